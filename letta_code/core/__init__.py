@@ -1,0 +1,1 @@
+"""Values: identifiers, messages, events, tool types. No I/O, and no import of any other layer."""

@@ -1,0 +1,126 @@
+"""The one place that spells where things are on disk. Makes no folder and opens no file.
+
+Memory lives where Letta keeps it; settings, data and cache where the platform keeps such things.
+`LETTA_HOME=DIR` puts all of it under one folder (`DIR/memfs`, `DIR/config`, `DIR/data`, `DIR/cache`,
+`DIR/log`).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from letta_code.core.ids import AgentKey, checked_id
+
+_APP = "letta-code"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The roots, and every path below them."""
+
+    memfs: Path
+    config: Path
+    data: Path
+    cache: Path
+    log: Path
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Paths:
+        """The roots for this user, or under `LETTA_HOME` when that is set and not empty.
+
+        Without a usable home directory (HOME unset in a container, say) everything goes to a private
+        folder below the temporary directory: the program starts, and `letta doctor` says so.
+        """
+        if root := environment.get("LETTA_HOME"):
+            base = Path(root).expanduser().absolute()
+            return cls(base / "memfs", base / "config", base / "data", base / "cache", base / "log")
+        try:
+            home = Path.home()
+        except RuntimeError:
+            home = Path(tempfile.gettempdir()) / f"letta-home-{os.getuid()}"
+        if not home.is_absolute() or home == Path("/nonexistent"):
+            home = Path(tempfile.gettempdir()) / f"letta-home-{os.getuid()}"
+        return cls(
+            memfs=home / ".letta" / "memfs",
+            config=platformdirs.user_config_path(_APP, appauthor=False),
+            data=platformdirs.user_data_path(_APP, appauthor=False),
+            cache=platformdirs.user_cache_path(_APP, appauthor=False),
+            log=platformdirs.user_log_path(_APP, appauthor=False),
+        )
+
+    # Memory ---------------------------------------------------------------------------------------
+
+    def memory_home(self, key: AgentKey) -> Path:
+        """The folder that holds `repo.git` and `memory` of an agent; it can be moved as a whole."""
+        return self.memfs / key.org / key.agent
+
+    def memory_repository(self, key: AgentKey) -> Path:
+        """The agent's memory: an ordinary Git directory."""
+        return self.memory_home(key) / "repo.git"
+
+    def memory_worktree(self, key: AgentKey) -> Path:
+        """Its work tree, `$MEMORY_DIR`."""
+        return self.memory_home(key) / "memory"
+
+    # Agents and conversations ---------------------------------------------------------------------
+
+    def agents(self) -> Path:
+        """Folder of all agents: `<org>/<agent>/agent.json`."""
+        return self.data / "agents"
+
+    def agent_state(self, key: AgentKey) -> Path:
+        """What rebuilds the agent."""
+        return self.agents() / key.org / key.agent / "agent.json"
+
+    def base_prompt(self, key: AgentKey, sha256: str) -> Path:
+        """A base prompt this agent once used, by its hash (hex)."""
+        return self.agents() / key.org / key.agent / "prompts" / f"{sha256}.md"
+
+    def conversations(self, key: AgentKey) -> Path:
+        """Folder of an agent's transcripts."""
+        return self.data / "conversations" / key.org / key.agent
+
+    def conversation(self, key: AgentKey, conversation_id: str) -> Path:
+        """One append-only transcript."""
+        return self.conversations(key) / f"{checked_id(conversation_id, 'conv')}.jsonl"
+
+    def all_conversations(self) -> Path:
+        """Folder of all agents' transcripts: `<org>/<agent>/<conversation>.jsonl`."""
+        return self.data / "conversations"
+
+    def projects(self) -> Path:
+        """Which agent and conversation each project used last."""
+        return self.data / "projects.json"
+
+    # Settings, cache, log -------------------------------------------------------------------------
+
+    def settings(self) -> Path:
+        """The person's settings."""
+        return self.config / "settings.json"
+
+    def user_skills(self) -> Path:
+        """Skills of this person, for every project."""
+        return self.config / "skills"
+
+    def compiled_prompts(self) -> Path:
+        """Cache of compiled prompts: safe to delete."""
+        return self.cache / "prompts"
+
+    def overflow(self, conversation_id: str) -> Path:
+        """Full texts of tool outputs that were cut, for the model to read."""
+        return self.cache / "overflow" / checked_id(conversation_id, "conv")
+
+    def log_file(self) -> Path:
+        """Tracebacks of bugs and other diagnostics."""
+        return self.log / "letta.log"
+
+
+def project_settings(project: Path) -> tuple[Path, Path]:
+    """The shared and the private settings file of a project, in the order they are applied."""
+    return project / ".letta" / "settings.json", project / ".letta" / "settings.local.json"

@@ -1,0 +1,161 @@
+"""What a tool is.
+
+A tool has typed arguments (their JSON Schema is what the model sees), says beforehand what a call would
+touch (so that permission can be judged), and runs. It knows no front end and asks nobody.
+
+To add one: a pydantic arguments class and a `Tool` subclass in `tools/NAME.py`, its description in
+`tools/descriptions/NAME.md`, one line in `tools/toolbox.py`, tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from letta_code.core.messages import ToolSpec
+from letta_code.core.tooling import Display, ToolKind, ToolOutput
+
+
+class Arguments(BaseModel):
+    """Base of every tool's arguments. Unknown arguments are refused, so that a typo is not ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One thing a call would touch: a path to read or write (absolute, as given, not yet resolved), or
+    a shell command to run."""
+
+    kind: Literal["read", "write", "command"]
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a conversation's tools work.
+
+    `project` is the working directory; `roots` are the folders inside which reading needs no question
+    (project, added folders, memory work tree), all resolved; `memory` is the agent's memory work tree;
+    `overflow` receives full texts of cut outputs (made when first needed); `environment` is what child
+    processes get.
+    """
+
+    project: Path
+    roots: tuple[Path, ...]
+    overflow: Path
+    memory: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def absolute(self, path: str) -> Path:
+        """`path` as an absolute path below the project, `~` and `$MEMORY_DIR` expanded; symlinks are
+        kept and `..` is collapsed only by the file system."""
+        if self.memory is not None:
+            for variable in ("$MEMORY_DIR", "${MEMORY_DIR}"):
+                if path == variable or path.startswith(variable + "/"):
+                    return self.memory / path[len(variable) :].lstrip("/")
+        return self.project / Path(path).expanduser()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call's surroundings: its id, the conversation, and where its running output goes."""
+
+    id: str
+    conversation_id: str = ""
+    progress: Callable[[str], None] = lambda text: None
+    cancelled: asyncio.Event | None = None
+
+
+ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
+
+
+class Tool(ABC, Generic[ArgumentsT]):
+    """One tool. Instances live as long as a conversation is open."""
+
+    name: ClassVar[str]
+    kind: ClassVar[ToolKind]
+    description_file: ClassVar[str] = ""
+    arguments: type[ArgumentsT]
+
+    def spec(self) -> ToolSpec:
+        """Name, description and schema for the model; the same bytes every time."""
+        return ToolSpec(self.name, self.description(), compact_schema(self.arguments))
+
+    def description(self) -> str:
+        """The Markdown text beside the code."""
+        name = self.description_file or f"{self.name.lower()}.md"
+        return files("letta_code.tools").joinpath("descriptions", name).read_text("utf-8").strip()
+
+    def has_effects(self, arguments: ArgumentsT) -> bool:
+        """Whether running it twice could matter. Such calls run one by one and are journalled."""
+        return self.kind != "read"
+
+    def accesses(self, arguments: ArgumentsT) -> tuple[Access, ...]:
+        """What the call would touch."""
+        return ()
+
+    @abstractmethod
+    def title(self, arguments: ArgumentsT) -> str:
+        """One line for people: "Edit src/a.py"."""
+
+    def preview(self, arguments: ArgumentsT) -> tuple[Display, ...]:
+        """What the call would do, for the permission question; empty when that can't be known.
+        Never raises and never changes anything."""
+        return ()
+
+    @abstractmethod
+    async def run(self, arguments: ArgumentsT, call: Call) -> ToolOutput:
+        """Do it.
+
+        Cancellation arrives as `asyncio.CancelledError`: clean up (kill process trees) and re-raise.
+
+        Raises:
+            ToolError: refused or failed, in words the model can act on.
+        """
+
+    async def close(self) -> None:
+        """Free what the tool holds (background processes)."""
+
+
+def compact_schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of an arguments class without what costs tokens and says nothing: titles,
+    `anyOf` with null for optional fields, null defaults, the class docstring."""
+    schema = arguments.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    cleaned: dict[str, Any] = _clean(schema, definitions)
+    cleaned.pop("description", None)
+    return cleaned
+
+
+def _clean(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_clean(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        inner = dict(definitions[node["$ref"].rsplit("/", 1)[1]])
+        inner.pop("description", None)
+        inner.update({key: value for key, value in node.items() if key != "$ref"})
+        return _clean(inner, definitions)
+    options = [option for option in node.get("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1:
+        node = {**{key: value for key, value in node.items() if key != "anyOf"}, **options[0]}
+    cleaned = {}
+    for key, value in node.items():
+        if key == "title" and isinstance(value, str):
+            continue
+        if key == "default" and value is None:
+            continue
+        if key == "properties":
+            cleaned[key] = {name: _clean(item, definitions) for name, item in value.items()}
+        else:
+            cleaned[key] = _clean(value, definitions)
+    return cleaned
