@@ -1,0 +1,189 @@
+"""Settings: what the person set, read from JSON files in the format that users of Letta Code and Claude
+Code already have.
+
+::
+
+    {"model": "anthropic/claude-sonnet-5-5",
+     "permissions": {"allow": [], "ask": [], "deny": [], "defaultMode": "default",
+                     "additionalDirectories": []},
+     "env": {"NAME": "value for the shell tool"},
+     "providers": {"openai": {"api_key": "…", "base_url": "…"}}}
+
+Only the person's own file counts in full. A project's files come with the project, so they may tighten
+(`ask`, `deny`) and never loosen: no allow rule, mode, model, key or address is taken from them. Keys
+that we do not know are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from letta_code.errors import UsageError
+from letta_code.paths import Paths, project_settings
+from letta_code.storage import write_atomically
+
+MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """Key and address of one provider, where the person set them."""
+
+    api_key: str | None = None
+    base_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionSettings:
+    """Permission rules in the syntax of `tools.rules`, and where tools may work besides the project."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    mode: str = "default"
+    directories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is set, defaults filled in."""
+
+    model: str | None = None
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def load_settings(paths: Paths, project: Path | None = None) -> Settings:
+    """Read the person's settings and, for `project` (a folder), what its files tighten.
+
+    An unreadable or empty file counts as not there and becomes a warning.
+
+    Raises:
+        UsageError: a file is not JSON or a value has the wrong type. Rules may be in it that forbid
+            something, so it is never ignored.
+    """
+    warnings: list[str] = []
+    own = _read(paths.settings(), warnings)
+    permissions = _section(own, "permissions", paths.settings())
+    ask, deny = _words(permissions, "ask", paths.settings()), _words(permissions, "deny", paths.settings())
+    for file in project_settings(project) if project is not None else ():
+        section = _section(_read(file, warnings), "permissions", file)
+        ask += _words(section, "ask", file)
+        deny += _words(section, "deny", file)
+    return Settings(
+        model=_text(own, "model", paths.settings()),
+        permissions=PermissionSettings(
+            allow=_words(permissions, "allow", paths.settings()),
+            ask=ask,
+            deny=deny,
+            mode=_mode(permissions, paths.settings()),
+            directories=_words(permissions, "additionalDirectories", paths.settings()),
+        ),
+        environment={name: str(value) for name, value in _section(own, "env", paths.settings()).items()},
+        providers=_providers(own, paths.settings()),
+        warnings=tuple(warnings),
+    )
+
+
+def get_value(paths: Paths, key: str) -> Any:
+    """The value at a dotted `key` of the person's settings file, or None when it is not set."""
+    node: Any = _read(paths.settings(), [])
+    for part in key.split("."):
+        if not isinstance(node, dict) or part not in node:
+            return None
+        node = node[part]
+    return node
+
+
+def set_value(paths: Paths, key: str, value: Any) -> None:
+    """Set a dotted `key` of the person's settings file to a JSON value; None removes it.
+
+    Raises:
+        UsageError: the result would not be valid settings; the file is unchanged.
+    """
+    root = _read(paths.settings(), [])
+    *parents, last = key.split(".")
+    node = root
+    for part in parents:
+        child = node.setdefault(part, {})
+        if not isinstance(child, dict):
+            raise UsageError(f"{key}: {part} is not a group of settings", "see `letta config get`")
+        node = child
+    if value is None:
+        node.pop(last, None)
+    else:
+        node[last] = value
+    permissions = _section(root, "permissions", paths.settings())
+    for name in ("allow", "ask", "deny", "additionalDirectories"):
+        _words(permissions, name, paths.settings())
+    _mode(permissions, paths.settings())
+    _text(root, "model", paths.settings())
+    _providers(root, paths.settings())
+    text = json.dumps(root, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(paths.settings(), text.encode())
+
+
+def _read(file: Path, warnings: list[str]) -> dict[str, Any]:
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        # NotADirectoryError, PermissionError, …: start with defaults, and say so.
+        warnings.append(f"{file} cannot be read ({error.strerror}); defaults are used")
+        return {}
+    if not data.strip(b" \t\r\n\x00"):
+        if data:
+            warnings.append(f"{file} is empty; defaults are used")
+        return {}
+    try:
+        root = json.loads(data)
+    except ValueError as error:
+        raise UsageError(
+            f"{file} is not valid JSON: {error}", "correct it, or move it away to start with defaults"
+        ) from error
+    if not isinstance(root, dict):
+        raise UsageError(f"{file} must hold a JSON object", "for example {}")
+    return root
+
+
+def _section(root: Mapping[str, Any], name: str, file: Path) -> Mapping[str, Any]:
+    value = root.get(name, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{file}: {name} must be an object", f'for example "{name}": {{}}')
+    return value
+
+
+def _words(section: Mapping[str, Any], name: str, file: Path) -> tuple[str, ...]:
+    value = section.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise UsageError(f"{file}: {name} must be a list of strings", f'for example "{name}": []')
+    return tuple(value)
+
+
+def _text(section: Mapping[str, Any], name: str, file: Path) -> str | None:
+    value = section.get(name)
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{file}: {name} must be a string")
+    return value or None
+
+
+def _mode(permissions: Mapping[str, Any], file: Path) -> str:
+    mode = _text(permissions, "defaultMode", file) or "default"
+    if mode not in MODES:
+        raise UsageError(f"{file}: defaultMode {mode!r} is not known", f"one of {', '.join(MODES)}")
+    return mode
+
+
+def _providers(root: Mapping[str, Any], file: Path) -> dict[str, ProviderSettings]:
+    providers = {}
+    for name in _section(root, "providers", file):
+        section = _section(_section(root, "providers", file), name, file)
+        providers[name] = ProviderSettings(_text(section, "api_key", file), _text(section, "base_url", file))
+    return providers
