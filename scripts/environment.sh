@@ -1,5 +1,5 @@
-# Sourced by scripts/run and scripts/test: finds a Python and makes virtual environments with it.
-# Not for calling directly. Works with Debian's bare python3, with pyenv, and beside uv.
+# Sourced by the scripts beside it: finds a Python and makes virtual environments with it. Not for
+# calling directly. Works with Debian's bare python3 and with pyenv.
 
 say() { printf 'letta-code: %s\n' "$*" >&2; }
 
@@ -33,4 +33,30 @@ make_environment() {
         fi
     fi
     "$python" -m venv "$directory"
+}
+
+# project_environment ROOT: sets $environment to a virtual environment that runs this checkout, made the
+# first time and after pyproject.toml changed. Two starts at once: one sets up, the other waits.
+project_environment() {
+    local root=$1 wanted stamp
+    if [ -w "$root" ]; then
+        environment=$root/.venv
+    else
+        environment=${XDG_CACHE_HOME:-$HOME/.cache}/letta-code/environments/$(printf %s "$root" | sha256sum | cut -c1-16)
+        mkdir -p "$(dirname "$environment")"
+    fi
+    wanted=$(sha256sum <"$root/pyproject.toml")$root
+    stamp=$environment/.letta-code-stamp
+    [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
+    exec 9>"$environment.lock"
+    flock 9
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+        say "setting up a private environment in $environment (once, about a minute)"
+        make_environment "$environment"
+        "$environment/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root" >&2
+        # Compiled once here rather than at somebody's first question: it halves the first start.
+        "$environment/bin/python" -m compileall -q "$environment/lib" >/dev/null || true
+        printf '%s' "$wanted" >"$stamp"
+    fi
+    exec 9>&-
 }
