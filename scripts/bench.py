@@ -128,8 +128,8 @@ def compile_costs(folder: Path, runs: int) -> None:
             fresh.commit(edit, "bench edit", AUTHOR)
             after.append(median_ms(lambda c=cache, r=fresh: c.get(base, r, r.head()), 1))
         print(
-            f"  {count:6} {head:8.2f} {walk:10.2f} {statistics.median(cold):8.2f} "
-            f"{statistics.median(cached):10.2f} {statistics.median(after):17.2f}"
+            f"  {count:6} {head:10.2f} {walk:10.2f} {statistics.median(cold):10.2f} "
+            f"{statistics.median(cached):10.2f} {statistics.median(after):10.2f}"
         )
 
 
