@@ -1,0 +1,71 @@
+"""Every `letta` command that the README shows runs, in the order it is shown, against the scripted server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.model_server import ModelServer
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def shown_commands() -> list[str]:
+    """The lines of all `sh` blocks that start or pipe into `letta`, comments cut off."""
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    lines = [re.sub(r"\s{2,}#.*", "", line).strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if re.search(r'(^|[|"(]\s*|\$\()letta ', line)]
+
+
+@pytest.mark.timeout(180)
+def test_every_letta_command_of_the_readme_runs(tmp_path: Path) -> None:
+    commands = shown_commands()
+    assert len(commands) >= 8
+    project = tmp_path / "project"
+    project.mkdir()
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    with ModelServer([{"text": "Done.", "repeat": True}]) as server:
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "LETTA_HOME": str(tmp_path / "home"),
+            "ANTHROPIC_BASE_URL": server.url,
+            "ANTHROPIC_API_KEY": "x",
+        }
+
+        def run(command: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                ["bash", "-c", command],
+                cwd=project,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+
+        assert run('letta -p "hello"').returncode == 0  # makes the agent that the others look at
+        memory = run("letta memory path").stdout.strip()
+        (Path(memory) / "system" / "human.md").write_text("---\ndescription: who\n---\nPrefers tea.\n")
+        assert run("letta memory commit -m 'what I like'").returncode == 0
+        for command in commands:
+            done = run(command.replace("revert REV", "revert HEAD"))
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_two_commands_exist_and_are_executable() -> None:
+    for script in ("scripts/run", "scripts/test"):
+        assert script in README
+        assert os.access(ROOT / script, os.X_OK)
+
+
+def test_files_that_the_readme_links_exist() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
