@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections import deque
+from collections.abc import Iterator
 from io import BufferedWriter
 from pathlib import Path
 
@@ -147,6 +148,14 @@ class Spool:
         tail = _whole_lines("".join(self._tail)[-(room - room // 2) :], at_end=False)
         lead = "" if head.endswith("\n") else "\n"
         return well_formed(f"{head}{lead}[{self._note(self.characters - len(head) - len(tail))}]\n{tail}")
+
+    def every_line(self) -> Iterator[str]:
+        """All lines, from the file when the text is over the limit (so at most `FILE_CAP` bytes)."""
+        if self.characters <= self._limit or self._path is None:
+            yield from re.findall(r"[^\n]*\n|[^\n]+", "".join(self._head))
+        else:
+            with self._path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+                yield from file
 
     def _note(self, left_out: int) -> str:
         size = (

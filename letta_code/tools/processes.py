@@ -1,0 +1,368 @@
+"""Running a shell command so that it can neither hang nor outlive us.
+
+A command runs in its own session: no controlling terminal, stdin at its end, nothing that asks. It is
+over when the command itself ends, though a background child may hold its output pipe. Everything it
+started can be found (session, descendants, a mark in the environment) and is killed on request.
+
+Knows no tool, no permission and no model. POSIX only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from letta_code.core.text import one_line, well_formed
+from letta_code.errors import StorageError, ToolError
+from letta_code.storage import private_folder
+from letta_code.tools.base import Workspace
+from letta_code.tools.output import Spool
+
+GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+MARK = "LETTA_CODE_JOB"
+"""The environment variable by which processes of ours are found again after a double fork. Nested
+commands of a nested `letta` carry the outer mark too, separated by a colon."""
+
+_ARGUMENT_LIMIT = 100_000  # bytes; Linux allows 131,072 for one argument
+_PIPE_CAPACITY = 1 << 20  # a pipe never holds more, so reading that much empties what was there
+_LOOK = 0.02  # seconds between two looks whether processes have ended
+_PROGRESS_PAUSE = 0.1  # seconds between two progress texts
+_PROGRESS_SIZE = 4_000  # characters of one; what overflows it is in the result
+
+_REPOSITORY_CHOICE = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_EXEC_PATH",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_REFLOG_ACTION",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+
+_QUIET = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
+    "GIT_MERGE_AUTOEDIT": "no",
+    "TERM": "dumb",
+}
+_QUIET_UNLESS_SET = {"GIT_ASKPASS": "", "DEBIAN_FRONTEND": "noninteractive", "PIP_NO_INPUT": "1"}
+
+
+def child_environment(workspace: Workspace, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What commands get: our own environment, `workspace.environment`, and answers for programs that
+    would ask.
+
+    Git variables that choose a repository are dropped: when `letta` was started from a Git hook they
+    would turn a `git` in another folder against the hook's repository and index. Git's other variables
+    (identity, configuration, SSH command) are the person's and stay.
+    """
+    environment = {name: value for name, value in inherited.items() if name not in _REPOSITORY_CHOICE}
+    environment |= {name: value for name, value in _QUIET_UNLESS_SET.items() if name not in inherited}
+    environment |= _QUIET
+    environment |= workspace.environment
+    return environment
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A process that a finished command left behind."""
+
+    pid: int
+    command: str
+
+
+class Job:
+    """One started command, from its start until everything it left behind is gone.
+
+    Made by `start`, inside a running event loop. `unread` holds what was printed since it was last
+    exchanged.
+    """
+
+    def __init__(self, command: str, workspace: Workspace, progress: Callable[[str], None]) -> None:
+        self.command = command
+        self.started = time.monotonic()
+        self.unread = Spool(workspace, "Bash")
+        self._workspace = workspace
+        self._loop = asyncio.get_running_loop()
+        self._progress = _Paced(progress, self._loop)
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        self._token = uuid.uuid4().hex
+        self._script: Path | None = None
+        self._session_alive = True
+        self._born = time.time()
+        self._read, write = os.pipe()
+        os.set_blocking(self._read, False)
+        try:
+            self._process = self._spawn(write)
+        except BaseException:
+            os.close(self._read)
+            self._forget_script()
+            raise
+        finally:
+            os.close(write)
+        self._reading = True
+        self._loop.add_reader(self._read, self._on_readable)
+        threading.Thread(target=self._await_exit, name="letta-wait", daemon=True).start()
+
+    @classmethod
+    def start(cls, command: str, workspace: Workspace, progress: Callable[[str], None]) -> Job:
+        """Start `command` with bash in `workspace.project`.
+
+        `progress` gets its output as readable text, at most ten times a second, cut when it floods.
+
+        Raises:
+            ToolError: the working directory is gone, there is no shell, or the system refuses.
+        """
+        if not workspace.project.is_dir():
+            raise ToolError(
+                f"the working directory {workspace.project} does not exist any more; no command can run in it"
+            )
+        try:
+            return cls(command, workspace, progress)
+        except ValueError as error:  # a NUL character
+            raise ToolError(f"the command cannot be run: {error}") from error
+        except (OSError, StorageError) as error:
+            raise ToolError(f"the command could not be started: {error}") from error
+
+    def _spawn(self, output: int) -> subprocess.Popen[bytes]:
+        shell = shutil.which("bash") or "/bin/sh"
+        environment = child_environment(self._workspace)
+        outer = os.environ.get(MARK)
+        environment[MARK] = f"{outer}:{self._token}" if outer else self._token
+        encoded = well_formed(self.command).encode("utf-8")  # whatever the locale says
+        arguments: list[str | bytes] = [shell, "-c", encoded]
+        if len(encoded) > _ARGUMENT_LIMIT:
+            folder = private_folder(self._workspace.overflow)
+            handle, path = tempfile.mkstemp(prefix="command-", suffix=".sh", dir=folder)
+            self._script = Path(path)
+            with os.fdopen(handle, "wb") as file:
+                file.write(encoded)
+            arguments = [shell, path]
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=self._workspace.project,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def _await_exit(self) -> None:
+        self._process.wait()
+        try:
+            self._loop.call_soon_threadsafe(self._on_exit)
+        except RuntimeError:
+            self._forget_script()  # the loop is closed: nobody waits
+
+    def _on_exit(self) -> None:
+        self._forget_script()
+        if not self._exited.done():
+            self._exited.set_result(None)
+
+    def _forget_script(self) -> None:
+        if self._script is not None:
+            self._script.unlink(missing_ok=True)
+
+    # Output ---------------------------------------------------------------------------------------
+
+    def _on_readable(self) -> int:
+        """Take one piece of output; its size, 0 when there is nothing now or never again."""
+        try:
+            data = os.read(self._read, 1 << 16)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        if data:
+            self._progress.add(self.unread.feed(data))
+        else:
+            self._stop_reading()
+        return len(data)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._read)
+            os.close(self._read)
+            self._progress.add(self.unread.feed(b"", last=True))
+            self._progress.flush()
+
+    def _drain(self) -> None:
+        """Take what is in the pipe now, which includes all that an exited command wrote."""
+        taken = 0
+        while self._reading and taken <= _PIPE_CAPACITY and (size := self._on_readable()):
+            taken += size
+        self._progress.flush()
+
+    def take_unread(self) -> Spool:
+        """What was printed since the last time; bounded, as every `Spool`."""
+        if self._reading:
+            self._drain()
+        taken, self.unread = self.unread, Spool(self._workspace, "Bash")
+        taken.close()
+        return taken
+
+    # The end --------------------------------------------------------------------------------------
+
+    @property
+    def exit_code(self) -> int | None:
+        """The command's exit code, 128 + signal when a signal ended it, None while it runs."""
+        code = self._process.returncode
+        return code if code is None or code >= 0 else 128 - code
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait at most so long for the command itself; whether it has ended. What it printed has been
+        taken then."""
+        await asyncio.wait({self._exited}, timeout=seconds)
+        if not self._exited.done():
+            return False
+        self._drain()
+        return True
+
+    def survivors(self) -> tuple[Survivor, ...]:
+        """Living processes of this job, beside nothing when it is over."""
+        return tuple(Survivor(process.pid, _describe(process)) for process in self._members())
+
+    def release(self) -> None:
+        """Stop reading: nothing of the job is left that could print."""
+        self._drain()
+        self._stop_reading()
+
+    async def kill(self, grace: float = GRACE) -> None:
+        """End every process of the job: SIGTERM, after `grace` seconds SIGKILL. When it is cancelled
+        meanwhile, SIGKILL follows at once."""
+        try:
+            _send(self._members(), signal.SIGTERM)
+            for _ in range(int(grace / _LOOK)):
+                if not self._members():
+                    break
+                await asyncio.sleep(_LOOK)
+        finally:
+            self.kill_now()
+        await asyncio.wait({self._exited}, timeout=1)
+        self.release()
+
+    def kill_now(self) -> None:
+        """End every process of the job with SIGKILL, without an event loop."""
+        for _ in range(100):
+            members = self._members()
+            if not members:
+                return
+            _send(members, signal.SIGKILL)
+            time.sleep(0.005)
+
+    def _members(self) -> list[psutil.Process]:
+        """Every living process of this job: of its session, with its mark, and their descendants."""
+        members: dict[int, psutil.Process] = {}
+        others: list[tuple[int, psutil.Process]] = []
+        session = False
+        for process in psutil.process_iter():
+            try:
+                in_session = self._session_alive and os.getsid(process.pid) == self._process.pid
+                if not in_session and process.create_time() < self._born - 60:
+                    continue
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                session = session or in_session
+                if in_session or self._is_marked(process):
+                    members[process.pid] = process
+                else:
+                    others.append((process.ppid(), process))
+            except (psutil.Error, OSError):
+                continue  # it ended meanwhile
+        if self._process.returncode is not None and not session:
+            self._session_alive = False  # its number may be given to a stranger from now on
+        grown = True
+        while grown:
+            children = [process for parent, process in others if parent in members]
+            grown = any(process.pid not in members for process in children)
+            members.update((process.pid, process) for process in children)
+        return list(members.values())
+
+    def _is_marked(self, process: psutil.Process) -> bool:
+        try:
+            return self._token in process.environ().get(MARK, "")
+        except (psutil.Error, OSError):
+            return False  # another user's process
+
+
+class _Paced:
+    """Passes text on at once when it is rare, and in bounded pieces at intervals when it floods."""
+
+    def __init__(self, target: Callable[[str], None], loop: asyncio.AbstractEventLoop) -> None:
+        self._target = target
+        self._loop = loop
+        self._pending = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, text: str) -> None:
+        if not text:
+            return
+        self._pending = (self._pending + text[-2 * _PROGRESS_SIZE :])[-2 * _PROGRESS_SIZE :]
+        if self._timer is None:
+            self._emit()
+            self._timer = self._loop.call_later(_PROGRESS_PAUSE, self._tick)
+
+    def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._emit()
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._pending:
+            self._emit()
+            self._timer = self._loop.call_later(_PROGRESS_PAUSE, self._tick)
+
+    def _emit(self) -> None:
+        text, self._pending = self._pending, ""
+        if len(text) > _PROGRESS_SIZE:
+            text = "…\n" + text[-_PROGRESS_SIZE:]
+        if text:
+            self._target(text)
+
+
+def _send(processes: list[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.Error:
+            continue  # it is gone, or another user's (sudo)
+
+
+def _describe(process: psutil.Process) -> str:
+    try:
+        return one_line(" ".join(process.cmdline()) or process.name())
+    except psutil.Error:
+        return "?"

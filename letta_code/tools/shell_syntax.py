@@ -1,0 +1,350 @@
+"""What a shell command would run, found with a real parser and without running anything.
+
+A command becomes the simple commands in it (through pipelines, lists, substitutions, loops, functions and
+wrappers such as `env`, `xargs` and `sh -c`) and its redirections. What cannot be known is `unknown`, with
+the reason: whoever judges must ask then. No judgement is made here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+Word = str | None
+"""A word's value; None when it is only known at run time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """One command: its name is `argv[0]`, always known. `wrapper` is True for `env`, `timeout` and the
+    like, which only run what follows in the list; `assigned` are variables set for it alone."""
+
+    argv: tuple[Word, ...]
+    wrapper: bool = False
+    assigned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A file that the shell itself opens."""
+
+    target: Word
+    write: bool
+
+
+@dataclass(slots=True)
+class ShellCode:
+    """All that is in a command. `recursive` names functions that call themselves."""
+
+    commands: list[SimpleCommand] = field(default_factory=list)
+    redirects: list[Redirect] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    recursive: list[str] = field(default_factory=list)
+
+
+_PARSER = Parser(Language(tree_sitter_bash.language()))
+_DEPTH = 8  # nested `sh -c`
+_LONGEST = 50_000  # characters; what is longer is asked about
+
+_PASSED_THROUGH = frozenset(
+    "program list pipeline redirected_statement negated_command subshell compound_statement if_statement "
+    "elif_clause else_clause while_statement do_group case_statement case_item command_substitution "
+    "process_substitution string string_content concatenation word raw_string ansi_c_string number "
+    "command_name simple_expansion variable_name special_variable_name heredoc_start heredoc_body "
+    "heredoc_content heredoc_end heredoc_redirect herestring_redirect file_descriptor comment "
+    "translated_string brace_expression extglob_pattern regex test_operator".split()  # noqa: SIM905
+)
+_EXPANSION = re.compile(r"\$\{#?[A-Za-z_0-9@*#?]+(?:(?:[-+#%]|:[-+])[^@`$]*)?\}\Z")
+_NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_HARMLESS_VARIABLE = re.compile(r"(?!.*proxy|npm_)[a-z_][a-z0-9_]*\Z")
+_HARMLESS_FOR_A_COMMAND = frozenset(
+    {"LC_ALL", "LANG", "LANGUAGE", "TZ", "NO_COLOR", "LC_COLLATE", "LC_CTYPE"}
+)
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+
+
+def parse(command: str) -> ShellCode:
+    """What `command` would run. Never raises: what is not understood is in `unknown`."""
+    code = ShellCode()
+    _parse_into(code, command, 0)
+    return code
+
+
+def _parse_into(code: ShellCode, command: str, depth: int) -> None:
+    if depth > _DEPTH or len(command) > _LONGEST:
+        code.unknown.append("it is too long or too deeply nested to check")
+        return
+    if any(ord(char) < 32 and char not in "\t\n" for char in command):
+        code.unknown.append("it contains control characters")
+        return
+    tree = _PARSER.parse(command.encode("utf-8", "replace"))
+    if tree.root_node.has_error:
+        code.unknown.append("its syntax is not understood")
+    _Reader(code, depth).visit(tree.root_node)
+
+
+class _Reader:
+    """One walk over a syntax tree, filling `code`."""
+
+    def __init__(self, code: ShellCode, depth: int) -> None:
+        self.code = code
+        self.depth = depth
+
+    def visit(self, root: Node) -> None:
+        pending = [root]  # no recursion: input may be nested deeply
+        while pending:
+            node = pending.pop()
+            handler = getattr(self, f"_visit_{node.type}", None)
+            if handler is not None:
+                handler(node)
+            elif node.is_named and node.type not in _PASSED_THROUGH:
+                self._not_known(f"`{_text(node)[:40]}` ({node.type.replace('_', ' ')}) cannot be checked")
+            pending.extend(reversed(node.children))
+
+    def _not_known(self, reason: str) -> None:
+        if reason not in self.code.unknown:
+            self.code.unknown.append(reason)
+
+    def _visit_command(self, node: Node) -> None:
+        assigned = []
+        argv: list[Word] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                assigned.append(_text(child).split("=", 1)[0].rstrip("+"))
+            elif child.type == "command_name":
+                argv.append(word(child.children[0]) if child.children else word(child))
+            elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                argv.append(word(child))
+        self._add(argv, tuple(assigned))
+
+    def _visit_declaration_command(self, node: Node) -> None:
+        self._add([_text(node.children[0]), *(None for _ in node.children[1:])], ())
+
+    _visit_unset_command = _visit_declaration_command
+
+    def _visit_variable_assignment(self, node: Node) -> None:
+        name, _, value = _text(node).partition("=")
+        name = name.rstrip("+")
+        harmless = bool(_HARMLESS_VARIABLE.match(name))
+        if node.parent is not None and node.parent.type == "command":
+            harmless = name in _HARMLESS_FOR_A_COMMAND
+        if not harmless:
+            self._not_known(f"it sets the variable {name[:40]}")
+        if node.parent is not None and "'" in value and ("$(" in value or "`" in value):
+            self._not_known("it keeps shell code in a variable")
+
+    def _visit_variable_assignments(self, node: Node) -> None:
+        """Several assignments on one line; each is visited by itself."""
+
+    def _visit_for_statement(self, node: Node) -> None:
+        name = node.child_by_field_name("variable")
+        if name is None or not _HARMLESS_VARIABLE.match(_text(name)):
+            self._not_known("its loop sets a variable that programs use")
+
+    def _visit_function_definition(self, node: Node) -> None:
+        name = node.child_by_field_name("name")
+        body = node.child_by_field_name("body")
+        if name is None or body is None:
+            self._not_known("a function is not understood")
+            return
+        pending = [body]
+        while pending:
+            inner = pending.pop()
+            if inner.type == "command_name" and _text(inner) == _text(name):
+                self.code.recursive.append(_text(name))
+                return
+            pending.extend(inner.children)
+
+    def _visit_expansion(self, node: Node) -> None:
+        if not _EXPANSION.match(_text(node)):
+            self._not_known(f"`{_text(node)[:40]}` is only known when it runs")
+
+    def _visit_file_redirect(self, node: Node) -> None:
+        target = node.child_by_field_name("destination")
+        operator = next((child.type for child in node.children if not child.is_named), "")
+        if target is None or operator in (">&-", "<&-"):
+            return
+        value = word(target)
+        if operator in (">&", "<&") and value is not None and re.fullmatch(r"\d+-?|-", value):
+            return
+        self.code.redirects.append(Redirect(value, write=operator not in ("<", "<&")))
+
+    def _visit_test_command(self, node: Node) -> None:
+        text = _text(node)
+        words = set(text.split())
+        if "-v" in words or "-R" in words or "'" in text and ("$(" in text or "`" in text):
+            self._not_known("its test cannot be checked")
+        if text.startswith("[[") and words & _NUMBER_TESTS:
+            for left, operator, right in zip(text.split(), text.split()[1:], text.split()[2:], strict=False):
+                if operator in _NUMBER_TESTS and not (_plain_number(left) and _plain_number(right)):
+                    self._not_known("its arithmetic is only known when it runs")
+
+    def _visit_binary_expression(self, node: Node) -> None:
+        """Part of a test or of arithmetic, judged there."""
+
+    _visit_unary_expression = _visit_binary_expression
+    _visit_parenthesized_expression = _visit_binary_expression
+
+    def _visit_arithmetic_expansion(self, node: Node) -> None:
+        if not re.fullmatch(r"\$\(\([\s0-9+*/%()<>=!&|^~-]*\)\)", _text(node)):
+            self._not_known("its arithmetic is only known when it runs")
+
+    # Commands and what they run -------------------------------------------------------------------
+
+    def _add(self, argv: list[Word], assigned: tuple[str, ...]) -> None:
+        if not argv:
+            return
+        name = argv[0]
+        if name is None or not name:
+            self._not_known("the name of a command is only known when it runs")
+            return
+        words = tuple(argv)
+        unwrap = _WRAPPERS.get(base_name(name))
+        inner = None if unwrap is None else unwrap(words)
+        asks = base_name(name) in ("sudo", "doas", "xargs", "find") or unwrap is None or inner is None
+        if inner is None and unwrap is not None and base_name(name) not in ("find", "env"):
+            self._not_known(f"what `{name}` runs here is not understood")
+        self.code.commands.append(SimpleCommand(words, not asks, assigned))
+        for command in inner or ():
+            if command:
+                self._add(list(command), ())
+        self._add_scripts(words)
+
+    def _add_scripts(self, argv: tuple[Word, ...]) -> None:
+        name = base_name(argv[0] or "")
+        if name == "eval":
+            scripts: list[Word] = [None if None in argv[1:] else " ".join(str(part) for part in argv[1:])]
+        elif name in _SHELLS:
+            flags = [index for index, part in enumerate(argv) if part and re.fullmatch(r"-[a-z]*c", part)]
+            scripts = [argv[flags[0] + 1] if flags[0] + 1 < len(argv) else None] if flags else []
+            if None in argv[1:] and not flags:
+                scripts = [None]
+        else:
+            return
+        for script in scripts:
+            if script is None:
+                self._not_known(f"the code that `{name}` runs is only known when it runs")
+            else:
+                _parse_into(self.code, script, self.depth + 1)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _plain_number(text: str) -> bool:
+    return bool(re.fullmatch(r"-?\d+|\$[#?]", text.strip("\"'")))
+
+
+def base_name(name: str) -> str:
+    """The program's name without its folder."""
+    return name.rsplit("/", 1)[-1]
+
+
+def word(node: Node) -> Word:
+    """The value of a word, None when it depends on variables, substitutions, globs or braces."""
+    text = _text(node)
+    if node.type in ("word", "number", "extglob_pattern"):
+        if text == "{}":
+            return text
+        if re.search(r"(?<!\\)[*?\[{]", text) or node.children:
+            return None
+        return re.sub(r"\\(.)", r"\1", text.replace("\\\n", ""))
+    if node.type == "raw_string":
+        return text[1:-1]
+    if node.type == "string":
+        if any(child.is_named and child.type != "string_content" for child in node.children):
+            return None
+        return re.sub(r'\\([$`"\\])', r"\1", text[1:-1].replace("\\\n", ""))
+    if node.type == "concatenation":
+        parts = [word(child) for child in node.children]
+        if any(part is None for part in parts) or re.search(r"\{[^}]*[,.]", text):
+            return None
+        return "".join(part or "" for part in parts)
+    return text if not node.is_named and node.type in ("[", "]", "[[", "]]") else None
+
+
+# Wrappers: how to find what they run. Each returns None when that is not understood.
+
+Found = list[tuple[Word, ...]] | None
+
+
+def _after_options(argv: tuple[Word, ...], valued: str = "", plain: str = "") -> tuple[Word, ...] | None:
+    """The words after the options. `valued` are letters of options that take a value, `plain` of those
+    that do not; anything else is not understood."""
+    index = 1
+    while index < len(argv):
+        part = argv[index]
+        if part is None:
+            return None
+        if part == "--":
+            return argv[index + 1 :]
+        if not part.startswith("-") or part == "-":
+            return argv[index:]
+        if len(part) == 2 and part[1] in valued:
+            index += 2
+        elif (len(part) > 2 and part[1] in valued) or (set(part[1:]) <= set(plain)):
+            index += 1
+        else:
+            return None
+    return ()
+
+
+def _simple(valued: str = "", plain: str = "", skip: int = 0) -> _Unwrap:
+    def unwrap(argv: tuple[Word, ...]) -> Found:
+        rest = _after_options(argv, valued, plain)
+        return None if rest is None or None in rest[:skip] else [rest[skip:]]
+
+    return unwrap
+
+
+def _env(argv: tuple[Word, ...]) -> Found:
+    rest = _after_options(argv, "u", "i0")
+    if rest is None:
+        return None
+    while rest and rest[0] is not None and "=" in rest[0]:
+        if rest[0].split("=", 1)[0] not in _HARMLESS_FOR_A_COMMAND:
+            return None
+        rest = rest[1:]
+    return [rest] if rest else None
+
+
+def _xargs(argv: tuple[Word, ...]) -> Found:
+    rest = _after_options(argv, "nPLIsd", "0rtx")
+    return None if rest is None else [(*(rest or ("echo",)), None)]
+
+
+def _find(argv: tuple[Word, ...]) -> Found:
+    found: list[tuple[Word, ...]] = []
+    index = 1
+    while index < len(argv):
+        if argv[index] in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = next((at for at in range(index + 1, len(argv)) if argv[at] in (";", "+")), len(argv))
+            found.append(tuple(None if part and "{}" in part else part for part in argv[index + 1 : end]))
+            index = end
+        index += 1
+    return found or None
+
+
+_Unwrap = type(_find)
+_WRAPPERS = {
+    "command": _simple(plain="p"),
+    "builtin": _simple(),
+    "exec": _simple(),
+    "nohup": _simple(),
+    "time": _simple(plain="p"),
+    "coproc": _simple(),
+    "setsid": _simple(plain="cfw"),
+    "stdbuf": _simple("ioe"),
+    "nice": _simple("n"),
+    "ionice": _simple("cn", "t"),
+    "timeout": _simple("ks", "v", skip=1),
+    "sudo": _simple("ugpC", "nEHkSb"),
+    "doas": _simple("u", "n"),
+    "env": _env,
+    "xargs": _xargs,
+    "find": _find,
+}
