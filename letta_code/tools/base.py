@@ -10,6 +10,7 @@ To add one: a pydantic arguments class and a `Tool` subclass in `tools/NAME.py`,
 from __future__ import annotations
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -61,7 +62,7 @@ class Workspace:
             for variable in ("$MEMORY_DIR", "${MEMORY_DIR}"):
                 if path == variable or path.startswith(variable + "/"):
                     return self.memory / path[len(variable) :].lstrip("/")
-        return self.project / Path(path).expanduser()
+        return self.project / os.path.expanduser(path)  # which, unlike Path's, leaves ~nobody alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,10 @@ def show(workspace: Workspace, path: Path) -> str:
 
 def show_name(name: str) -> str:
     """A file name on one line and without undecodable characters."""
-    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # surrogates that stand for no byte: no file has such a name
+        text = name.encode("utf-8", "backslashreplace").decode("utf-8")
     return text.replace("\n", "\\n").replace("\r", "\\r")
 
 

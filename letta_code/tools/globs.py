@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
 
 from letta_code.errors import ToolError
 
@@ -30,6 +32,7 @@ def split_prefix(pattern: str) -> tuple[str, str]:
     return (prefix or ("/" if count else "")), "/".join(parts[count:])
 
 
+@lru_cache(64)
 def matcher(pattern: str) -> Callable[[str], bool]:
     """A test of relative paths (`/` between parts).
 
@@ -64,7 +67,7 @@ def _alternatives(pattern: str) -> list[str]:
             depth -= 1
             if depth == 0:
                 cuts = [start, *commas, index]
-                middles = [pattern[a + 1 : b] for a, b in zip(cuts, cuts[1:], strict=False)]
+                middles = [pattern[a + 1 : b] for a, b in pairwise(cuts)]
                 found = [
                     pattern[:start] + middle + tail
                     for tail in _alternatives(pattern[index + 1 :])

@@ -37,14 +37,6 @@ class Replaced:
     lenient: bool
 
 
-class NotFound(ToolError):
-    """The old text is not in the file."""
-
-
-class Ambiguous(ToolError):
-    """The old text is in the file several times."""
-
-
 class View:
     """A text as the model sees it: every line break is one `\\n`. Positions map back to the file's."""
 
@@ -89,9 +81,8 @@ def replace(text: str, old: str, new: str, *, everywhere: bool) -> Replaced:
     characters stay.
 
     Raises:
-        NotFound: with what comes close.
-        Ambiguous: with the lines of all occurrences.
-        ToolError: the replacement changes nothing.
+        ToolError: not there (with what comes close), there several times (with the lines), or the
+            replacement changes nothing.
     """
     view = View(text)
     if "\r" in text or "\r\n" in old:  # else a carriage return in `new` is meant as such
@@ -106,9 +97,9 @@ def replace(text: str, old: str, new: str, *, everywhere: bool) -> Replaced:
         found = _positions(view.text.translate(_TYPOGRAPHIC), old.translate(_TYPOGRAPHIC))
         lenient = bool(found)
     if not found:
-        raise NotFound(f"old_string is not in the file. {_hint(view.text, old)}".rstrip())
+        raise ToolError(f"old_string is not in the file. {_hint(view.text, old)}".rstrip())
     if len(found) > 1 and (lenient or not everywhere):
-        raise Ambiguous(_ambiguous(view, found, lenient))
+        raise ToolError(_ambiguous(view, found, lenient))
     return _splice(view, found, old, new, lenient)
 
 
