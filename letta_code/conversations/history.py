@@ -1,0 +1,229 @@
+"""What a transcript's records mean: the fold from records to a conversation, and the records themselves.
+
+::
+
+    conversation  v, id, org, agent, created_at, cwd              always the first
+    prompt        text                                            what the request adds to the system prompt
+    input         id, at, turn, message                           the person's words, written at once
+    assistant     id, at, turn, step, message|null, stop, usage,  the model's whole answer, and what it was
+                  sent{prompt, model, system_sha256, update}      sent; written before its tools run
+    started       call_id, tool                                   a tool with effects is about to run
+    result        call_id, result                                 its outcome
+    step          at, turn, step, assistant, results              the commit: answer, results and memory
+                                                                  update are part of the conversation now
+    turn          at, turn, status, error, dropped                the turn is over
+    repair        cut                                             a torn line was cut off here
+
+What has no `step` record is not part of the conversation, except the person's input, which is part of it
+unless its turn says `dropped`. So every prefix of the file is a conversation that any provider takes.
+Pure: reads and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from letta_code.conversations.transcript import Record
+from letta_code.core.codec import dump, load_message, load_result
+from letta_code.core.messages import Message, PromptKey, Text, ToolResult, Usage
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message of a conversation, with its identity, time (ISO 8601, UTC) and turn."""
+
+    id: str
+    at: str
+    turn: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A memory update that was sent as a message inside the conversation."""
+
+    id: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a request carried: the prompt's key, the model's handle, the sha256 of the system prompt as
+    sent, and the memory update that was new with it."""
+
+    prompt: PromptKey
+    model: str
+    system_sha256: str
+    update: Update | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One committed step. `extra` is what the request added to the compiled prompt (skills)."""
+
+    turn: int
+    step: int
+    at: str
+    sent: Sent
+    stop: str
+    usage: Usage
+    extra: str
+    messages: int
+    """How many messages of the conversation the request carried."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """An answer that has no `step` record yet, and what is known of its calls."""
+
+    record: Record
+    message: Message | None
+    started: set[str] = field(default_factory=set)
+    results: dict[str, ToolResult] = field(default_factory=dict)
+
+
+class History:
+    """A conversation as its records tell it. `apply` takes them in order; a record that cannot be
+    understood is left out and becomes one of `problems`."""
+
+    def __init__(self) -> None:
+        self.header: Record = {}
+        self.entries: list[Entry] = []
+        self.steps: list[Step] = []
+        self.turns = 0
+        self.extra = ""
+        self.pending: Pending | None = None
+        self.problems: list[str] = []
+        self._inputs: dict[int, int] = {}  # turn → index of its input in `entries`
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages in order, memory updates included."""
+        return tuple(entry.message for entry in self.entries)
+
+    @property
+    def last_prompt(self) -> PromptKey | None:
+        """The key of the prompt that the last committed step was sent."""
+        return self.steps[-1].sent.prompt if self.steps else None
+
+    def apply(self, record: Record) -> None:
+        """Take the next record, or note that it makes no sense."""
+        try:
+            self.take(record)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.problems.append(f"a damaged {record.get('kind')!r} record was left out")
+
+    def take(self, record: Record) -> None:
+        """Take the next record; raises `ValueError`, `KeyError` or `TypeError` when it makes no sense."""
+        match record["kind"]:
+            case "step":
+                self._commit(record)
+            case "assistant":
+                message = None if record["message"] is None else load_message(record["message"])
+                _sent(record["sent"])
+                self.turns = max(self.turns, int(record["turn"]))
+                self.pending = Pending(record, message)
+            case "started":
+                if self.pending is not None:
+                    self.pending.started.add(record["call_id"])
+            case "result":
+                result = load_result(record["result"])
+                if self.pending is not None:
+                    self.pending.results[result.call_id] = result
+            case "input":
+                entry = Entry(
+                    record["id"], record["at"], int(record["turn"]), load_message(record["message"])
+                )
+                self.turns = max(self.turns, entry.turn)
+                self.pending = None
+                self._inputs[entry.turn] = len(self.entries)
+                self.entries.append(entry)
+            case "turn":
+                self.turns = max(self.turns, int(record["turn"]))
+                self._end(record)
+            case "prompt":
+                self.extra = str(record["text"])
+            case "conversation":
+                self.header = self.header or record
+            case "repair":
+                pass
+            case other:
+                self.problems.append(f"an unknown record {str(other)[:40]!r} was left out")
+
+    def _commit(self, record: Record) -> None:
+        pending = self.pending
+        if pending is None or pending.record["id"] != record["assistant"]:
+            raise ValueError("the answer of this step is missing")
+        self.pending = None
+        answer = pending.record
+        turn, at, sent = int(answer["turn"]), str(record["at"]), _sent(answer["sent"])
+        if sent.update is not None:
+            self.entries.append(Entry(sent.update.id, at, turn, sent.update.message))
+        carried = len(self.entries)
+        if pending.message is not None:
+            self.entries.append(Entry(answer["id"], str(answer["at"]), turn, pending.message))
+            if pending.message.tool_calls:
+                self.entries.append(Entry(record["results"], at, turn, self.results_message(pending)))
+        usage = Usage(**answer["usage"])
+        step = Step(turn, int(answer["step"]), at, sent, str(answer["stop"]), usage, self.extra, carried)
+        self.steps.append(step)
+
+    def results_message(self, pending: Pending) -> Message:
+        """The one tool message that answers all calls of `pending`, in call order. A call whose result
+        is not recorded gets one that says what is known."""
+        calls = pending.message.tool_calls if pending.message is not None else ()
+        return Message("tool", tuple(_result(pending, call.id) for call in calls), "harness")
+
+    def _end(self, record: Record) -> None:
+        self.pending = None
+        index = self._inputs.get(int(record["turn"]))
+        if record.get("dropped") and index is not None and index == len(self.entries) - 1:
+            del self.entries[index]
+
+
+def _result(pending: Pending, call_id: str) -> ToolResult:
+    if (result := pending.results.get(call_id)) is not None:
+        return result
+    if call_id in pending.started:
+        words = (
+            "The program was stopped while this ran: its outcome is unknown. It may have happened wholly, "
+            "partly or not at all. Check before repeating it."
+        )
+        return ToolResult(call_id, (Text(words),), "unknown")
+    return ToolResult(call_id, (Text("Interrupted before it ran; nothing was done."),), "interrupted")
+
+
+def _sent(data: Mapping[str, Any]) -> Sent:
+    update = data["update"]
+    return Sent(
+        PromptKey(**data["prompt"]),
+        str(data["model"]),
+        str(data["system_sha256"]),
+        None if update is None else Update(str(update["id"]), load_message(update["message"])),
+    )
+
+
+def input_record(id: str, at: str, turn: int, message: Message) -> Record:
+    """The person's words."""
+    return {"kind": "input", "id": id, "at": at, "turn": turn, "message": dump(message)}
+
+
+def answer_record(
+    id: str, at: str, turn: int, step: int, message: Message | None, stop: str, usage: Usage, sent: Sent
+) -> Record:
+    """The model's whole answer; `message` is None when it said nothing."""
+    return {
+        "kind": "assistant",
+        "id": id,
+        "at": at,
+        "turn": turn,
+        "step": step,
+        "message": dump(message),
+        "stop": stop,
+        "usage": dump(usage),
+        "sent": dump(sent),
+    }
