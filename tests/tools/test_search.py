@@ -108,8 +108,7 @@ async def test_a26_names_arrive_whole(bench: Bench) -> None:
 
 
 async def test_a26_names_and_contents_that_are_not_utf8_never_raise(bench: Bench) -> None:
-    with open(os.fsencode(bench.project) + b"/n\xff\n.txt", "wb") as file:
-        file.write(b"needle \xe9\n")
+    bench.put(os.fsdecode(b"n\xff\n.txt"), b"needle \xe9\n")
     assert await bench.glob("*") == "n\\xff\\n.txt"
     for mode in ("files_with_matches", "content", "count"):
         assert (await bench.grep("needle", {"output_mode": mode})).startswith("n\\xff\\n.txt")
