@@ -200,7 +200,7 @@ async def test_no_change_missing_file_and_folder_are_errors(bench: Bench) -> Non
     bench.put("name.py", b"a\n")
     with pytest.raises(ToolError, match="same"):
         await bench.change("name.py", "a", "a")
-    with pytest.raises(ToolError, match="did you mean name[.]py"):
+    with pytest.raises(ToolError, match=r"did you mean name\.py"):
         await bench.change("nane.py", "a", "b")
     with pytest.raises(ToolError, match="folder"):
         await bench.change(".", "a", "b")
