@@ -180,7 +180,9 @@ class Bash(Tool[BashArguments]):
         if arguments.run_in_background:
             seconds = None if arguments.timeout is None else arguments.timeout / 1000
             shell = self._shells.background(arguments.command, seconds)
-            text = f"Started in the background as {shell.id}. Read its output with BashOutput, stop it with KillShell."
+            text = (
+                f"Started in the background as {shell.id}: BashOutput reads its output, KillShell stops it."
+            )
             return ToolOutput.of(text, CommandDisplay(arguments.command, text, None))
         return await self._foreground(arguments, call)
 

@@ -189,7 +189,7 @@ def _date(arguments: list[str]) -> bool:
 
 def _file(arguments: list[str]) -> bool:
     return not any(
-        part.startswith(("-C", "--co", "-b")) and "C" in part or part == "--compile" for part in arguments
+        (part.startswith(("-C", "--co", "-b")) and "C" in part) or part == "--compile" for part in arguments
     )
 
 
@@ -223,8 +223,8 @@ def _git(arguments: list[str]) -> bool:
     if name == "tag":
         return (
             not options
-            or options[0] in ("-l", "--list")
-            and not any(p in ("-d", "-f", "-a") for p in options)
+            or (options[0] in ("-l", "--list")
+            and not any(p in ("-d", "-f", "-a") for p in options))
         )
     if name in _GIT_LISTS:
         if not options:

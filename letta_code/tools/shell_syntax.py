@@ -8,6 +8,7 @@ the reason: whoever judges must ask then. No judgement is made here.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import tree_sitter_bash
@@ -50,12 +51,16 @@ _DEPTH = 8  # nested `sh -c`
 _LONGEST = 50_000  # characters; what is longer is asked about
 
 _PASSED_THROUGH = frozenset(
-    "program list pipeline redirected_statement negated_command subshell compound_statement if_statement "
-    "elif_clause else_clause while_statement do_group case_statement case_item command_substitution "
-    "process_substitution string string_content concatenation word raw_string ansi_c_string number "
-    "command_name simple_expansion variable_name special_variable_name heredoc_start heredoc_body "
-    "heredoc_content heredoc_end heredoc_redirect herestring_redirect file_descriptor comment "
-    "translated_string brace_expression extglob_pattern regex test_operator".split()  # noqa: SIM905
+    {
+        *("program", "list", "pipeline", "redirected_statement", "negated_command", "subshell"),
+        *("compound_statement", "if_statement", "elif_clause", "else_clause", "while_statement"),
+        *("do_group", "case_statement", "case_item", "command_substitution", "process_substitution"),
+        *("string", "string_content", "concatenation", "word", "raw_string", "ansi_c_string", "number"),
+        *("command_name", "simple_expansion", "variable_name", "special_variable_name", "heredoc_start"),
+        *("heredoc_body", "heredoc_content", "heredoc_end", "heredoc_redirect", "herestring_redirect"),
+        *("file_descriptor", "comment", "translated_string", "brace_expression", "extglob_pattern"),
+        *("regex", "test_operator"),
+    }
 )
 _EXPANSION = re.compile(r"\$\{#?[A-Za-z_0-9@*#?]+(?:(?:[-+#%]|:[-+])[^@`$]*)?\}\Z")
 _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
@@ -175,7 +180,7 @@ class _Reader:
     def _visit_test_command(self, node: Node) -> None:
         text = _text(node)
         words = set(text.split())
-        if "-v" in words or "-R" in words or "'" in text and ("$(" in text or "`" in text):
+        if "-v" in words or "-R" in words or ("'" in text and ("$(" in text or "`" in text)):
             self._not_known("its test cannot be checked")
         if text.startswith("[[") and words & _NUMBER_TESTS:
             for left, operator, right in zip(text.split(), text.split()[1:], text.split()[2:], strict=False):
@@ -293,7 +298,7 @@ def _after_options(argv: tuple[Word, ...], valued: str = "", plain: str = "") ->
     return ()
 
 
-def _simple(valued: str = "", plain: str = "", skip: int = 0) -> _Unwrap:
+def _simple(valued: str = "", plain: str = "", skip: int = 0) -> Callable[[tuple[Word, ...]], Found]:
     def unwrap(argv: tuple[Word, ...]) -> Found:
         rest = _after_options(argv, valued, plain)
         return None if rest is None or None in rest[:skip] else [rest[skip:]]
@@ -329,7 +334,6 @@ def _find(argv: tuple[Word, ...]) -> Found:
     return found or None
 
 
-_Unwrap = type(_find)
 _WRAPPERS = {
     "command": _simple(plain="p"),
     "builtin": _simple(),

@@ -1,0 +1,253 @@
+"""May this call run? Judged by mode, rules and what the call would touch; nobody is asked here.
+
+Deny beats ask beats allow. Paths are judged where they really lead. A shell command is judged part by
+part; what is not understood asks. Destructive commands ask in every mode.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from letta_code.core.text import one_line
+from letta_code.errors import UsageError
+from letta_code.paths import Paths
+from letta_code.tools.base import Access, Arguments, Tool, Workspace
+from letta_code.tools.destructive import destruction
+from letta_code.tools.rules import Rule, Rules, parse_rules
+from letta_code.tools.shell_reading import is_sink, reads
+from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, parse
+
+Mode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
+
+_OWN_TOOLS = frozenset({"TodoWrite", "KillShell", "BashOutput"})
+_PERSONAL = (".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv", ".gitconfig", ".ssh")
+_FAMILIES = frozenset(
+    {"git", "npm", "pnpm", "yarn", "cargo", "docker", "go", "uv", "pip", "kubectl", "gh", "make"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision, why, and the rule that "always" would grant (empty: not offered)."""
+
+    decision: Literal["allow", "ask", "deny"]
+    reason: str = ""
+    rule: str = ""
+
+
+ALLOW = Verdict("allow")
+
+
+class Policy:
+    """The permissions of a session. `mode` may be changed at any time."""
+
+    def __init__(self, mode: Mode, rules: Rules, workspace: Workspace) -> None:
+        self.mode: Mode = mode
+        self._workspace = workspace
+        self._allow = parse_rules(rules.allow)
+        self._ask = parse_rules(rules.ask)
+        self._deny = parse_rules(rules.deny)
+        self._project = workspace.project.resolve()
+        self._roots = tuple(root.resolve() for root in workspace.roots)
+        self._readable = (*self._roots, workspace.overflow.resolve())
+        self._memory = None if workspace.memory is None else workspace.memory.resolve()
+        paths = Paths.from_environment()
+        self._private = tuple(folder.resolve() for folder in (paths.config, paths.data, paths.memfs))
+
+    def grant(self, rule: str) -> None:
+        """Allow what `rule` covers for this session. Raises `UsageError` when it is no rule."""
+        self._allow = (*self._allow, Rule.parse(rule))
+
+    def judge(self, tool: Tool[Any], arguments: Arguments) -> Verdict:
+        """May `tool` run with these arguments?"""
+        accesses = tool.accesses(arguments)
+        verdicts = [self._judge_tool(tool, bool(accesses))]
+        if verdicts[0].decision != "deny":
+            verdicts += [self._judge_access(tool, access) for access in accesses]
+        for decision in ("deny", "ask"):
+            for verdict in verdicts:
+                if verdict.decision == decision:
+                    return verdict
+        return ALLOW
+
+    def _judge_tool(self, tool: Tool[Any], has_accesses: bool) -> Verdict:
+        if rule := _naming(self._deny, tool.name):
+            return Verdict("deny", f"the rule {rule.text} denies it")
+        if rule := _naming(self._ask, tool.name):
+            return Verdict("ask", f"the rule {rule.text} asks for it")
+        if tool.name in _OWN_TOOLS or tool.kind == "read" or (has_accesses and tool.kind != "memory"):
+            return ALLOW  # accesses are judged one by one
+        if self.mode == "plan":
+            return _planning()
+        if tool.kind == "memory" or self.mode == "bypassPermissions" or _naming(self._allow, tool.name):
+            return ALLOW
+        return Verdict("ask", f"{tool.name} may change something", tool.name)
+
+    def _judge_access(self, tool: Tool[Any], access: Access) -> Verdict:
+        if access.kind == "command":
+            return self._judge_command(access.target)
+        return self._judge_path(tool.name, access.kind, self._workspace.absolute(access.target))
+
+    # Paths ----------------------------------------------------------------------------------------
+
+    def _judge_path(self, tool: str, kind: Literal["read", "write"], given: Path) -> Verdict:
+        try:
+            path = given.resolve()
+        except (OSError, RuntimeError, ValueError):
+            return Verdict("ask", f"{one_line(str(given))} cannot be resolved")
+        shown = one_line(str(path))
+        if denied := self._about_path(self._deny, kind, path, given):
+            return Verdict("deny", f"the rule {denied.text} denies it")
+        if asked := self._about_path(self._ask, kind, path, given):
+            return Verdict("ask", f"the rule {asked.text} asks for it")
+        if kind == "write" and self.mode == "plan":
+            return _planning()
+        if self.mode == "bypassPermissions":
+            return ALLOW
+        if kind == "write" and (protected := self._protected(path)):
+            return Verdict("ask", f"{shown} is {protected}")
+        if self._about_path(self._allow, kind, path, path) or _naming(self._allow, tool):
+            return ALLOW
+        if kind == "read":
+            if _inside(path, self._readable):
+                return ALLOW
+            return Verdict("ask", f"{shown} is outside the project", f"Read(/{path.parent}/**)")
+        if not _inside(path, self._roots):
+            return Verdict("ask", f"{shown} is outside the project", f"Edit(/{path.parent}/**)")
+        if self.mode == "acceptEdits":
+            return ALLOW
+        root = next(root for root in self._roots if path.is_relative_to(root))
+        return Verdict("ask", f"it changes {shown}", f"Edit(/{root}/**)")
+
+    def _about_path(self, rules: tuple[Rule, ...], kind: str, path: Path, given: Path) -> Rule | None:
+        for rule in rules:
+            about = rule.reads_or_writes() == kind and rule.pattern
+            if about and any(rule.matches_path(each, self._project) for each in {path, given}):
+                return rule
+        return None
+
+    def _protected(self, path: Path) -> str:
+        if ".git" in path.parts:
+            return "inside a Git folder"
+        if path.name.startswith("settings") and path.parent.name == ".letta":
+            return "a settings file of this program"
+        mine = self._memory is not None and path.is_relative_to(self._memory)
+        if not mine and _inside(path, self._private):
+            return "this program's own data"
+        home = Path.home().resolve()
+        if any(path == home / name or path.is_relative_to(home / name) for name in _PERSONAL):
+            return "a personal settings file"
+        return ""
+
+    # Commands -------------------------------------------------------------------------------------
+
+    def _judge_command(self, command: str) -> Verdict:
+        code = parse(command)
+        verdicts = [self._forbidden(command, code), self._destructive(command, code)]
+        moves = any(simple.argv[0] in ("cd", "pushd", "popd") for simple in code.commands)
+        verdicts += [self._judge_redirect(redirect, moves) for redirect in code.redirects]
+        if self.mode != "bypassPermissions" and not self._granted_whole(command):
+            if code.unknown:
+                everything = any(rule.tool == "Bash" and not rule.pattern for rule in self._allow)
+                if not everything or self.mode == "plan":
+                    verdicts.append(self._ask_command(code.unknown[0], command, code))
+            verdicts += [self._judge_simple(simple, command, code) for simple in code.commands]
+        for decision in ("deny", "ask"):
+            found = [verdict for verdict in verdicts if verdict.decision == decision]
+            if found:
+                return min(found, key=lambda verdict: bool(verdict.rule))  # the strictest first
+        return ALLOW
+
+    def _forbidden(self, command: str, code: ShellCode) -> Verdict:
+        for decision, rules in (("deny", self._deny), ("ask", self._ask)):
+            shell_rules = [rule for rule in rules if rule.tool == "Bash" and rule.pattern]
+            for rule in shell_rules:
+                if rule.pattern == command.strip() or any(map(rule.may_be, code.commands)):
+                    return Verdict("deny" if decision == "deny" else "ask", f"the rule {rule.text} covers it")
+            if shell_rules and code.unknown:
+                return Verdict("ask", f"{code.unknown[0]}, so {decision} rules cannot be checked")
+        for simple in code.commands:
+            for part in simple.argv[1:]:
+                if part and (denied := self._denied_read(part)):
+                    return Verdict("deny", f"the rule {denied.text} denies it")
+        return ALLOW
+
+    def _denied_read(self, part: str) -> Rule | None:
+        if not any(rule.reads_or_writes() for rule in self._deny) or "\0" in part:
+            return None
+        given = self._workspace.absolute(part)
+        path = given.resolve()
+        return self._about_path(self._deny, "read", path, given)
+
+    def _destructive(self, command: str, code: ShellCode) -> Verdict:
+        reason = destruction(command, code)
+        if not reason:
+            return ALLOW
+        return _planning() if self.mode == "plan" else Verdict("ask", reason)
+
+    def _judge_redirect(self, redirect: Redirect, moves: bool) -> Verdict:
+        if redirect.write and is_sink(redirect.target):
+            return ALLOW
+        target = redirect.target
+        if target is None or "\0" in target or (moves and not target.startswith(("/", "~"))):
+            if not redirect.write:
+                return ALLOW
+            if self.mode == "bypassPermissions":
+                return ALLOW
+            return _planning() if self.mode == "plan" else Verdict("ask", "where it writes is not known")
+        return self._judge_path(
+            "Bash", "write" if redirect.write else "read", self._workspace.absolute(target)
+        )
+
+    def _judge_simple(self, simple: SimpleCommand, command: str, code: ShellCode) -> Verdict:
+        if reads(simple):
+            return ALLOW
+        shell_rules = [rule for rule in self._allow if rule.tool == "Bash"]
+        allowed = any(not rule.pattern or rule.allows_command(simple) for rule in shell_rules)
+        if allowed and self.mode != "plan":
+            return ALLOW
+        return self._ask_command(f"it runs `{one_line(simple.argv[0] or '', 40)}`", command, code)
+
+    def _granted_whole(self, command: str) -> bool:
+        return self.mode != "plan" and any(
+            rule.tool == "Bash" and rule.pattern == command.strip() and "*" not in rule.pattern
+            for rule in self._allow
+        )
+
+    def _ask_command(self, reason: str, command: str, code: ShellCode) -> Verdict:
+        return _planning() if self.mode == "plan" else Verdict("ask", reason, _offer(command, code))
+
+
+def _offer(command: str, code: ShellCode) -> str:
+    """The rule "always" would add: the subcommand of a well-known family, else exactly this command."""
+    asking = [simple for simple in code.commands if not reads(simple)]
+    if len(asking) == 1 and not code.unknown:
+        argv = asking[0].argv
+        if argv[0] in _FAMILIES and len(argv) > 1 and argv[1] and argv[1][0].isalpha():
+            return f"Bash({argv[0]} {argv[1]}:*)"
+    exact = command.strip()
+    if re.search(r"[*?\[]", exact) or len(exact) > 300:
+        return ""
+    try:
+        Rule.parse(f"Bash({exact})")
+    except UsageError:
+        return ""
+    return f"Bash({exact})"
+
+
+def _planning() -> Verdict:
+    return Verdict(
+        "deny", "plan mode only reads; propose the change and let the person leave plan mode first"
+    )
+
+
+def _inside(path: Path, roots: tuple[Path, ...]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
+
+
+def _naming(rules: tuple[Rule, ...], tool: str) -> Rule | None:
+    """The first rule about every call of this tool."""
+    return next((rule for rule in rules if not rule.pattern and rule.names(tool)), None)
