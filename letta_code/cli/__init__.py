@@ -1,0 +1,1 @@
+"""Commands; `wiring` is the only place that puts the objects together."""

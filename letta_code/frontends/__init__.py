@@ -1,0 +1,1 @@
+"""Turn events into output, answers into decisions."""

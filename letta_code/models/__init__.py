@@ -1,0 +1,1 @@
+"""What the agent may ask: one adapter for each wire dialect behind one door (`base.Model`)."""
