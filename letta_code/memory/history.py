@@ -1,0 +1,97 @@
+"""Values of memory's history, and the text of a commit message: a reason, then trailers that say where the
+knowledge came from. No Git here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from letta_code.errors import MemoryEditError
+
+Source = Literal["user-stated", "inferred", "tool-output", "import", "reflection"]
+
+_TRAILER = re.compile(r"(Letta-[A-Za-z-]+): (.*)\Z")
+_FORGED = re.compile(r"\s*letta-[\w-]*\s*:", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who a commit is by. Characters that Git does not allow in an identity are dropped."""
+
+    name: str
+    email: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a memory came from; becomes the trailers `Letta-Agent`, `Letta-Conversation`,
+    `Letta-Tool-Call` and `Letta-Source`. Empty values are left out."""
+
+    agent: str = ""
+    conversation: str = ""
+    tool_call: str = ""
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCommit:
+    """One commit. `reason` is its message without trailers, `when` ISO 8601 with the author's offset,
+    `paths` what it changed against its first parent, `parent` empty for the first commit."""
+
+    revision: str
+    parent: str
+    reason: str
+    author_name: str
+    author_email: str
+    when: str
+    paths: tuple[str, ...]
+    trailers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A file of the work tree that differs from HEAD."""
+
+    path: str
+    state: Literal["new", "modified", "deleted"]
+
+
+def commit_message(reason: str, provenance: Provenance | None) -> str:
+    """The message of a commit. Lines of `reason` that look like our trailers are quoted with `> `.
+
+    Raises:
+        MemoryEditError: the reason is empty.
+    """
+    lines = [_CONTROL.sub("", line).rstrip() for line in reason.strip().splitlines()]
+    words = "\n".join(f"> {line}" if _FORGED.match(line) else line for line in lines).strip()
+    if not words:
+        raise MemoryEditError("a memory commit needs a reason: one sentence that says why")
+    words = words.encode("utf-8", "replace").decode("utf-8")
+    trailers = _trailers(provenance)
+    return words + "\n" + (f"\n{trailers}" if trailers else "")
+
+
+def read_message(message: str) -> tuple[str, dict[str, str]]:
+    """Reason and trailers of a commit message."""
+    paragraphs = message.strip().split("\n\n")
+    matches = [_TRAILER.match(line) for line in paragraphs[-1].splitlines()]
+    if len(paragraphs) == 1 or not all(matches):
+        return message.strip(), {}
+    return "\n\n".join(paragraphs[:-1]).strip(), {match[1]: match[2] for match in matches if match}
+
+
+def _trailers(provenance: Provenance | None) -> str:
+    if provenance is None:
+        return ""
+    values = {
+        "Letta-Agent": provenance.agent,
+        "Letta-Conversation": provenance.conversation,
+        "Letta-Tool-Call": provenance.tool_call,
+        "Letta-Source": provenance.source or "",
+    }
+    flat = {key: " ".join(_CONTROL.sub(" ", value).split()) for key, value in values.items()}
+    return "".join(f"{key}: {value}\n" for key, value in flat.items() if value)

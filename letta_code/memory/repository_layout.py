@@ -1,0 +1,109 @@
+"""Making and opening the two folders of a memory: `repo.git` and its work tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pygit2
+from pygit2.enums import CheckoutStrategy, RepositoryInitFlag, RepositoryOpenFlag
+
+from letta_code.errors import MemoryStoreError
+from letta_code.memory.history import Author, commit_message
+from letta_code.memory.repository_objects import signature
+from letta_code.memory.rules import check
+from letta_code.storage import private_folder
+
+_BRANCH = "refs/heads/main"
+
+
+def create_repository(
+    git_dir: Path, worktree: Path, files: Mapping[str, str], author: Author, reason: str
+) -> None:
+    """Make both folders and the first commit. `repo.git` appears by one rename, complete or not at all."""
+    if git_dir.exists():
+        raise MemoryStoreError(f"a memory repository exists already: {git_dir}")
+    if worktree.exists() and any(worktree.iterdir()):
+        raise MemoryStoreError(f"the memory folder {worktree} is not empty", "move it away first")
+    contents = {path: text.encode("utf-8") for path, text in files.items()}
+    check({}, contents)
+    message = commit_message(reason, None)
+    private_folder(git_dir.parent)
+    private_folder(worktree)
+    made = git_dir.with_name(f".{git_dir.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        _initialise(made, git_dir, worktree)
+        for path, data in contents.items():
+            target = worktree / path
+            private_folder(target.parent)
+            target.write_bytes(data)
+            target.chmod(0o600)
+        git = pygit2.Repository(str(made), RepositoryOpenFlag.NO_SEARCH)
+        git.index.add_all()
+        git.index.write()
+        tree = git.index.write_tree()
+        who = signature(author)
+        git.create_commit(_BRANCH, who, who, message, tree, [])
+        os.rename(made, git_dir)
+    except (OSError, pygit2.GitError) as error:
+        shutil.rmtree(made, ignore_errors=True)
+        raise MemoryStoreError(f"cannot make the memory repository {git_dir}: {error}") from error
+
+
+def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
+    """The repository and its work tree."""
+    if not git_dir.is_dir():
+        raise MemoryStoreError(
+            f"there is no memory repository at {git_dir}", "create an agent, or restore the folder from a copy"
+        )
+    try:
+        git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
+        if git.is_bare or git.workdir is None:
+            raise MemoryStoreError(
+                f"the memory repository {git_dir} has no work tree",
+                f"run: git --git-dir {git_dir} config core.worktree ../memory",
+            )
+        worktree = Path(git.workdir)
+        if not worktree.exists():
+            private_folder(worktree)
+            _write_link(git_dir, worktree)
+            git.checkout_head(strategy=CheckoutStrategy.FORCE)
+    except (KeyError, pygit2.GitError) as error:
+        if "not owned" in str(error):
+            raise MemoryStoreError(
+                f"the memory repository {git_dir} belongs to another user",
+                f"give it back: chown -R {os.geteuid()} {git_dir.parent}",
+            ) from error
+        raise MemoryStoreError(
+            f"the memory repository {git_dir} is damaged: {error}",
+            f"look with: git --git-dir {git_dir} fsck; or restore the folder from a copy",
+        ) from error
+    return git, worktree
+
+
+def _initialise(made: Path, git_dir: Path, worktree: Path) -> None:
+    relative = os.path.relpath(worktree, git_dir)
+    pygit2.init_repository(
+        str(made),
+        flags=RepositoryInitFlag.NO_DOTGIT_DIR | RepositoryInitFlag.MKDIR | RepositoryInitFlag.NO_REINIT,
+        mode=0o700,
+        workdir_path=relative,
+        initial_head="main",
+    )
+    config = pygit2.Repository(str(made), RepositoryOpenFlag.NO_SEARCH).config
+    config["core.worktree"] = relative
+    # For the Git commands a person runs here: what they set globally for code must not bend memory.
+    config["core.autocrlf"] = "false"
+    config["core.safecrlf"] = "false"
+    config["core.quotepath"] = "false"
+    config["core.hooksPath"] = os.path.join(os.path.relpath(git_dir, worktree), "hooks")
+    config["commit.gpgsign"] = "false"
+    config["tag.gpgsign"] = "false"
+    _write_link(git_dir, worktree)
+
+
+def _write_link(git_dir: Path, worktree: Path) -> None:
+    (worktree / ".git").write_text(f"gitdir: {os.path.relpath(git_dir, worktree)}\n", encoding="utf-8")

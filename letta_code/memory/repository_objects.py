@@ -1,0 +1,119 @@
+"""Reading Git objects by id, and building trees. Where libgit2 is told to ignore the outside world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Literal, cast
+
+import pygit2
+from pygit2.enums import ConfigLevel, FileMode, Option
+
+from letta_code.errors import MemoryStoreError
+from letta_code.memory.blocks import Block, parse_block
+from letta_code.memory.history import Author
+from letta_code.memory.snapshot import Entry
+
+# Process-wide, and this package is the only user of libgit2: no global, XDG or system configuration (nor
+# the attributes and ignore files next to it), and what is written is on the disk before we say so.
+for _level in (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL):
+    pygit2.settings.search_path[_level] = ""
+pygit2.option(Option.ENABLE_FSYNC_GITDIR, True)
+
+_KINDS: dict[int, Literal["file", "folder", "other"]] = {
+    FileMode.TREE: "folder",
+    FileMode.BLOB: "file",
+    FileMode.BLOB_EXECUTABLE: "file",
+}
+
+
+class GitObjects:
+    """`snapshot.Objects` over one repository. Objects never change, so what was read is remembered."""
+
+    def __init__(self, git: pygit2.Repository) -> None:
+        self._git = git
+        self.folder = lru_cache(maxsize=4096)(self._folder)
+        self.files_below = lru_cache(maxsize=4096)(self._files_below)
+        self._parsed = lru_cache(maxsize=2048)(self._parse)
+
+    def blob(self, id: str) -> bytes:
+        """The content of a file."""
+        try:
+            return cast("pygit2.Blob", self._git[id]).data
+        except (KeyError, pygit2.GitError) as error:
+            raise MemoryStoreError(
+                f"memory is damaged: object {id[:12]} cannot be read",
+                "run `git fsck` in the memory folder; restore repo.git from a copy or a remote",
+            ) from error
+
+    def block(self, path: str, id: str) -> Block:
+        """The parsed file; a damaged object is a problem of that file."""
+        return self._parsed(path, id)
+
+    def _parse(self, path: str, id: str) -> Block:
+        return parse_block(path, self.blob(id), id)
+
+    def _folder(self, id: str) -> tuple[Entry, ...]:
+        try:
+            tree = cast("pygit2.Tree", self._git[id])
+        except (KeyError, pygit2.GitError) as error:
+            raise MemoryStoreError(
+                f"memory is damaged: folder {id[:12]} cannot be read",
+                "run `git fsck` in the memory folder; restore repo.git from a copy or a remote",
+            ) from error
+        entries = [
+            Entry(
+                (item.raw_name or b"").decode("utf-8", "surrogateescape"),
+                _KINDS.get(item.filemode, "other"),
+                str(item.id),
+                item.filemode == FileMode.BLOB_EXECUTABLE,
+            )
+            for item in tree
+        ]
+        return tuple(sorted(entries, key=lambda entry: entry.name))
+
+    def _files_below(self, id: str) -> int:
+        return sum(
+            self.files_below(entry.id) if entry.kind == "folder" else 1 for entry in self.folder(id)
+        )
+
+
+def tree_with(git: pygit2.Repository, tree: str | None, changes: Mapping[str, tuple[str, int] | None]) -> str:
+    """A tree (id) like `tree` in which `changes` (path to blob id and mode, None deletes) are made; only
+    folders on the way are rebuilt, empty ones vanish."""
+    builder = git.TreeBuilder(tree) if tree is not None else git.TreeBuilder()
+    below: dict[str, dict[str, tuple[str, int] | None]] = {}
+    # Deletions first: a file may make room for a folder of its name, or the reverse.
+    for path, change in sorted(changes.items(), key=lambda item: item[1] is not None):
+        name, slash, rest = path.partition("/")
+        if slash:
+            below.setdefault(name, {})[rest] = change
+        elif change is None:
+            if builder.get(name) is not None:
+                builder.remove(name)
+        else:
+            builder.insert(name, pygit2.Oid(hex=change[0]), change[1])
+    for name, inner in below.items():
+        old = builder.get(name)
+        folder = str(old.id) if old is not None and old.filemode == FileMode.TREE else None
+        made = tree_with(git, folder, inner)
+        if len(cast("pygit2.Tree", git[made])):
+            builder.insert(name, pygit2.Oid(hex=made), FileMode.TREE)
+        elif folder is not None:
+            builder.remove(name)
+    return str(builder.write())
+
+
+def signature(author: Author) -> pygit2.Signature:
+    """`author` now, in UTC, as Git can store it."""
+    name = "".join(char for char in author.name if char.isprintable() and char not in "<>").strip()
+    email = "".join(char for char in author.email if char.isprintable() and char not in "<> ")
+    clean = name.encode("utf-8", "replace").decode("utf-8")
+    return pygit2.Signature(clean or "agent", email or "agent@letta.invalid", int(datetime.now().timestamp()), 0)
+
+
+def when(stamp: pygit2.Signature) -> str:
+    """The time of a signature in ISO 8601."""
+    zone = timezone(timedelta(minutes=stamp.offset))
+    return datetime.fromtimestamp(stamp.time, zone).isoformat()

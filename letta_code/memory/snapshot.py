@@ -1,0 +1,166 @@
+"""One commit's files, read by object id: what the prompt is made of.
+
+A snapshot never changes and never mixes commits. Folders are listed and files are read when they are
+needed, so that a large memory costs nothing until it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Protocol
+
+from letta_code.errors import MemoryEditError, MemoryStoreError
+from letta_code.memory.blocks import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a folder. `kind` "other" is a symbolic link or a submodule: listed, never followed.
+    `name` of bytes that are not UTF-8 holds surrogates."""
+
+    name: str
+    kind: Literal["file", "folder", "other"]
+    id: str
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A memory file that the model cannot be shown as it should be."""
+
+    path: str
+    message: str
+
+
+class Objects(Protocol):
+    """Reads objects by id; all three remember what they read."""
+
+    def folder(self, id: str) -> tuple[Entry, ...]:
+        """The entries of a tree, by code point of their names."""
+        ...
+
+    def files_below(self, id: str) -> int:
+        """How many files a tree holds, all levels."""
+        ...
+
+    def blob(self, id: str) -> bytes:
+        """The content of a file."""
+        ...
+
+    def block(self, path: str, id: str) -> Block:
+        """The parsed file.
+
+        Raises:
+            MemoryEditError: it cannot be read as a memory file.
+        """
+        ...
+
+
+class MemorySnapshot:
+    """The files of the commit `revision`."""
+
+    def __init__(self, revision: str, root: str, objects: Objects) -> None:
+        self.revision = revision
+        self.root = root
+        self.objects = objects
+
+    @cached_property
+    def entries(self) -> Mapping[str, str]:
+        """Blob id (hex) of every file, by path in code point order."""
+        return dict(sorted((path, entry.id) for path, entry in self.walk(self.root) if entry.kind == "file"))
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The readable blocks of `system/`, hidden ones included, by path."""
+        return self._system[0]
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the files of `system/`."""
+        return self._system[1]
+
+    @cached_property
+    def _system(self) -> tuple[tuple[Block, ...], tuple[Problem, ...]]:
+        blocks: list[Block] = []
+        problems: list[Problem] = []
+        root = self.find("system")
+        listed = self.walk(root.id, "system/") if root is not None and root.kind == "folder" else ()
+        for path, entry in sorted(listed, key=lambda item: item[0]):
+            if not path.endswith(".md"):
+                continue
+            problem = _unreadable(path, entry)
+            if problem is None:
+                try:
+                    block = self.objects.block(path, entry.id)
+                except MemoryEditError as error:
+                    problem = error.message.removeprefix(f"{path}: ")
+                else:
+                    blocks.append(block)
+                    problem = _over_limit(block)
+            if problem is not None:
+                problems.append(Problem(path, problem))
+        return tuple(blocks), tuple(problems)
+
+    def find(self, path: str) -> Entry | None:
+        """The entry at `path`, None when there is none."""
+        entry = Entry("", "folder", self.root)
+        for part in path.split("/"):
+            if entry.kind != "folder":
+                return None
+            found = next((e for e in self.objects.folder(entry.id) if e.name == part), None)
+            if found is None:
+                return None
+            entry = found
+        return entry
+
+    def read(self, path: str) -> bytes:
+        """The content of one file.
+
+        Raises:
+            MemoryStoreError: there is no such file in this commit.
+        """
+        entry = self.find(path)
+        if entry is None or entry.kind != "file":
+            raise MemoryStoreError(f"no file {path!r} in memory at {self.revision[:7]}")
+        return self.objects.blob(entry.id)
+
+    def walk(self, tree: str, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+        """Every file and other entry below a folder, with its path."""
+        for entry in self.objects.folder(tree):
+            if entry.kind == "folder":
+                yield from self.walk(entry.id, f"{prefix}{entry.name}/")
+            else:
+                yield prefix + entry.name, entry
+
+
+def changed_paths(objects: Objects, old: str | None, new: str | None, prefix: str = "") -> list[str]:
+    """Paths whose content differs between two trees (ids; None is empty); equal folders are not opened."""
+    before = {entry.name: entry for entry in objects.folder(old)} if old else {}
+    after = {entry.name: entry for entry in objects.folder(new)} if new else {}
+    changed: list[str] = []
+    for name in sorted(before.keys() | after.keys()):
+        was, now = before.get(name), after.get(name)
+        if was == now:
+            continue
+        trees = [e.id if e is not None and e.kind == "folder" else None for e in (was, now)]
+        if any(trees):
+            changed += changed_paths(objects, trees[0], trees[1], f"{prefix}{name}/")
+        if any(e is not None and e.kind != "folder" for e in (was, now)):
+            changed.append(prefix + name)
+    return changed
+
+
+def _unreadable(path: str, entry: Entry) -> str | None:
+    if entry.kind == "other":
+        return "is a symbolic link or a submodule; only its target's own file can be a block"
+    if any("\ud800" <= char <= "\udfff" for char in path):
+        return "its name is not UTF-8"
+    return None
+
+
+def _over_limit(block: Block) -> str | None:
+    if block.limit is not None and len(block.body) > block.limit:
+        return f"is over its limit: {len(block.body):,} of {block.limit:,} characters"
+    return None
