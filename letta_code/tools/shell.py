@@ -283,7 +283,8 @@ class BashOutput(Tool[BashOutputArguments]):
         state = "running" if code is None else _exit_note(code).lower()
         if code is not None and running:
             state += ", its background processes still run"
-        state = f"[{shell.id}: {shell.note or state}, {_duration(round(time.monotonic() - shell.job.started, 1))}]"
+        age = _duration(round(time.monotonic() - shell.job.started, 1))
+        state = f"[{shell.id}: {shell.note or state}, {age}]"
         text = output.finish() if pattern is None else self._filtered(output, pattern)
         content = f"{state}\n{text if text.strip() else '(no new output)'}"
         return ToolOutput.of(content, CommandDisplay(shell.job.command, text[-_DISPLAY_LIMIT:], code))

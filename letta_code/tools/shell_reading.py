@@ -74,7 +74,8 @@ _ANY_ARGUMENTS = frozenset(
 _VERSIONED = frozenset(
     {"python", "python3", "node", "npm", "pip", "go", "cargo", "rustc", "java", "ruby", "gcc"}
 )
-_FIND_ACTS = ("-exec", "-ok", "-delete", "-fprint", "-fls")
+_FIND_ACTS = ("-delete", "-fprint", "-fls")
+_FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _GIT_READS = frozenset(
     {
         *(
@@ -152,6 +153,8 @@ def reads(command: SimpleCommand) -> bool:
         return True  # what it runs is judged by itself
     if name == "env":
         return not arguments
+    if name == "find":
+        arguments = _without_executed(arguments)
     known = [part for part in arguments if part is not None]
     if len(known) != len(arguments):
         return False
@@ -163,6 +166,20 @@ def reads(command: SimpleCommand) -> bool:
 
 def _printf(arguments: list[str]) -> bool:
     return bool(arguments) and not arguments[0].startswith("-")
+
+
+def _without_executed(arguments: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The arguments of find without the commands in it, which are judged by themselves."""
+    kept: list[Word] = []
+    inside = False
+    for part in arguments:
+        if inside:
+            inside = part not in (";", "+")
+        elif part in _FIND_RUNS:
+            inside = True
+        else:
+            kept.append(part)
+    return tuple(kept)
 
 
 def _find(arguments: list[str]) -> bool:
@@ -221,10 +238,8 @@ def _git(arguments: list[str]) -> bool:
     if name == "branch":
         return all(_GIT_BRANCH.fullmatch(part) for part in options)
     if name == "tag":
-        return (
-            not options
-            or (options[0] in ("-l", "--list")
-            and not any(p in ("-d", "-f", "-a") for p in options))
+        return not options or (
+            options[0] in ("-l", "--list") and not any(p in ("-d", "-f", "-a") for p in options)
         )
     if name in _GIT_LISTS:
         if not options:

@@ -62,7 +62,7 @@ _PASSED_THROUGH = frozenset(
         *("regex", "test_operator"),
     }
 )
-_EXPANSION = re.compile(r"\$\{#?[A-Za-z_0-9@*#?]+(?:(?:[-+#%]|:[-+])[^@`$]*)?\}\Z")
+_EXPANSION = re.compile(r"\$\{#?(?:[A-Za-z_0-9]+|[@*?])(?:(?:[-+#%]|:[-+])[^@`$]*)?\}\Z")
 _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _HARMLESS_VARIABLE = re.compile(r"(?!.*proxy|npm_)[a-z_][a-z0-9_]*\Z")
 _HARMLESS_FOR_A_COMMAND = frozenset(
@@ -212,6 +212,8 @@ class _Reader:
         asks = base_name(name) in ("sudo", "doas", "xargs", "find") or unwrap is None or inner is None
         if inner is None and unwrap is not None and base_name(name) not in ("find", "env"):
             self._not_known(f"what `{name}` runs here is not understood")
+        if base_name(name) in _SHELLS and words[1:2] == ("-c",) and None not in words[:3]:
+            asks = False  # what it runs is judged by itself
         self.code.commands.append(SimpleCommand(words, not asks, assigned))
         for command in inner or ():
             if command:
