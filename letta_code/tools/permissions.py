@@ -109,7 +109,9 @@ class Policy:
             return ALLOW
         if kind == "write" and (protected := self._protected(path)):
             return Verdict("ask", f"{shown} is {protected}")
-        if self._about_path(self._allow, kind, path, path) or _naming(self._allow, tool):
+        within = kind == "read" or _inside(path, self._roots)  # a relative rule cannot lead out by a link
+        allowing = tuple(rule for rule in self._allow if within or rule.pattern.startswith(("//", "~")))
+        if self._about_path(allowing, kind, path, path) or (within and _naming(self._allow, tool)):
             return ALLOW
         if kind == "read":
             if _inside(path, self._readable):

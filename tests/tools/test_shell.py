@@ -259,7 +259,7 @@ async def test_e12_a_git_hooks_variables_do_not_reach_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
-    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", str(other)], check=True)
     for name, value in {
         "GIT_DIR": other / ".git",
         "GIT_WORK_TREE": other,
