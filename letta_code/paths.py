@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import platformdirs
@@ -29,23 +29,21 @@ class Paths:
     data: Path
     cache: Path
     log: Path
+    temporary: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Paths:
         """The roots for this user, or under `LETTA_HOME` when that is set and not empty.
 
-        Without a usable home directory (HOME unset in a container, say) everything goes to a private
-        folder below the temporary directory: the program starts, and `letta doctor` says so.
+        Without a usable home directory (a container's user without one, say) everything goes to a private
+        folder below the temporary directory, and `temporary` says so.
         """
         if root := environment.get("LETTA_HOME"):
-            base = Path(root).expanduser().absolute()
-            return cls(base / "memfs", base / "config", base / "data", base / "cache", base / "log")
-        try:
-            home = Path.home()
-        except RuntimeError:
-            home = Path(tempfile.gettempdir()) / f"letta-home-{os.getuid()}"
-        if not home.is_absolute() or home == Path("/nonexistent"):
-            home = Path(tempfile.gettempdir()) / f"letta-home-{os.getuid()}"
+            return cls._below(Path(root).expanduser().absolute())
+        home = Path(os.path.expanduser("~"))
+        if not home.is_absolute() or not home.is_dir():
+            base = Path(tempfile.gettempdir()) / f"letta-home-{os.getuid()}"
+            return replace(cls._below(base), temporary=True)
         return cls(
             memfs=home / ".letta" / "memfs",
             config=platformdirs.user_config_path(_APP, appauthor=False),
@@ -53,6 +51,10 @@ class Paths:
             cache=platformdirs.user_cache_path(_APP, appauthor=False),
             log=platformdirs.user_log_path(_APP, appauthor=False),
         )
+
+    @classmethod
+    def _below(cls, base: Path) -> Paths:
+        return cls(base / "memfs", base / "config", base / "data", base / "cache", base / "log")
 
     # Memory ---------------------------------------------------------------------------------------
 
@@ -97,6 +99,10 @@ class Paths:
     def projects(self) -> Path:
         """Which agent and conversation each project used last."""
         return self.data / "projects.json"
+
+    def typed_lines(self) -> Path:
+        """What the person typed in chats, for the line editor's history."""
+        return self.data / "history"
 
     # Settings, cache, log -------------------------------------------------------------------------
 

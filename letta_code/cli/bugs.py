@@ -1,0 +1,35 @@
+"""The record of bugs: tracebacks in a private log file, without the secrets of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from letta_code import __version__
+from letta_code.paths import Paths
+from letta_code.storage import private_folder
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+
+
+def record_bug(error: BaseException, environment: Mapping[str, str] = os.environ) -> Path:
+    """Append the traceback of `error` to the log file (0600) and return its path.
+
+    Raises:
+        LettaError, OSError: it cannot be written.
+    """
+    file = Paths.from_environment(environment).log_file()
+    text = "".join(traceback.format_exception(error))
+    for name, value in environment.items():
+        if _SECRET_NAME.search(name) and len(value) > 3:
+            text = text.replace(value, f"<{name}>")
+    stamp = datetime.now(UTC).isoformat(timespec="seconds")
+    private_folder(file.parent)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:
+        log.write(f"{stamp} letta-code {__version__}\n{text}\n")
+    return file

@@ -1,0 +1,115 @@
+"""`letta conversations`: list, show and delete conversations."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from letta_code.cli.place import Place, complete_agents, complete_conversations
+from letta_code.cli.show import as_json, label, local_time, table, visible
+from letta_code.errors import UsageError
+
+app = typer.Typer(help="List, show and delete conversations.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_conversations(
+    ctx: typer.Context,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", "-a", metavar="ID|NAME", autocompletion=complete_agents, help="Only those of this agent."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """All conversations, the last used first."""
+    place: Place = ctx.obj
+    key = place.agents().find(agent).key if agent else None
+    found = place.conversations().list(key)
+    if json:
+        as_json(
+            [
+                {
+                    "id": item.id,
+                    "agent_id": item.key.agent,
+                    "title": item.title,
+                    "created_at": item.created_at,
+                    "updated_at": item.updated_at,
+                    "turns": item.turns,
+                    "cwd": item.cwd,
+                }
+                for item in found
+            ]
+        )
+        return
+    names = {state.id: state.name for state in place.agents().list()}
+    table(
+        [
+            [
+                item.id,
+                local_time(item.updated_at),
+                f"{item.turns} turns",
+                label(names.get(item.key.agent, item.key.agent)),
+                label(item.title),
+            ]
+            for item in found
+        ]
+    )
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    conversation: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_conversations)],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON: header, messages and steps.")] = False,
+) -> None:
+    """One conversation, message by message."""
+    from letta_code.core.codec import dump
+    from letta_code.core.messages import Image, Text, Thinking, ToolCall, ToolResult
+
+    place: Place = ctx.obj
+    found = place.conversations().find(conversation)
+    history = place.conversations().read(found.id, found.key)
+    for problem in history.problems:
+        sys.stderr.write(f"letta: {label(problem)}\n")
+    if json:
+        as_json(
+            {"conversation": history.header, "messages": dump(history.entries), "steps": dump(history.steps)}
+        )
+        return
+    for entry in history.entries:
+        sys.stdout.write(f"── {entry.message.role}  turn {entry.turn}  {local_time(entry.at)}\n")
+        for block in entry.message.blocks[entry.message.reminder :]:
+            match block:
+                case Text():
+                    words = block.text
+                case Thinking():
+                    words = f"(thinking) {block.text}"
+                case ToolCall():
+                    words = f"→ {block.name} {dump(block.arguments)}"
+                case ToolResult():
+                    words = f"← {block.status}: {block.text}"
+                case Image():
+                    words = f"[{block.media_type}]"
+            sys.stdout.write(visible(words).rstrip("\n") + "\n")
+        sys.stdout.write("\n")
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    conversation: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_conversations)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a conversation. Memory keeps what was learned in it."""
+    place: Place = ctx.obj
+    found = place.conversations().find(conversation)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"this deletes {found.id} ({found.title})", "add --yes to do it")
+        typer.confirm(f"Delete {found.id} ({label(found.title)})?", abort=True, err=True)
+    place.conversations().delete(found.id)
+    sys.stderr.write(f"deleted {found.id}\n")

@@ -1,0 +1,125 @@
+"""`letta doctor`: what is wrong with this installation, and the cure."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from letta_code import __version__
+from letta_code.cli.place import Place
+from letta_code.cli.show import label
+from letta_code.errors import LettaError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what was looked at, whether it is as it should be, and the cure if not."""
+
+    what: str
+    fine: bool
+    cure: str = ""
+
+
+def doctor_command(ctx: typer.Context) -> int:
+    """What is wrong with this installation, and the cure. Exit code 1 when something is."""
+    place: Place = ctx.obj
+    findings = [finding for check in _CHECKS for finding in _safely(check, place)]
+    for finding in findings:
+        sys.stdout.write(f"{'ok  ' if finding.fine else 'BAD '} {label(finding.what)}\n")
+        if not finding.fine and finding.cure:
+            sys.stdout.write(f"       {label(finding.cure)}\n")
+    return 0 if all(finding.fine for finding in findings) else 1
+
+
+def _safely(check: Callable[[Place], Iterator[Finding]], place: Place) -> Iterator[Finding]:
+    try:
+        yield from check(place)
+    except LettaError as error:
+        yield Finding(error.message, False, error.hint)
+
+
+def _programs(place: Place) -> Iterator[Finding]:
+    yield Finding(f"letta-code {__version__}, Python {sys.version.split()[0]}", sys.version_info >= (3, 11))
+    git = shutil.which("git", path=place.environment.get("PATH"))
+    yield Finding(f"git: {git or 'not found'}", git is not None, "install git: the model and you will need it")
+    from letta_code.tools.ripgrep import find_ripgrep
+
+    rg = find_ripgrep()
+    yield Finding(f"ripgrep: {rg or 'not found'}", rg is not None, "reinstall letta-code, or install ripgrep")
+
+
+def _folders(place: Place) -> Iterator[Finding]:
+    paths = place.paths
+    if paths.temporary:
+        yield Finding(
+            f"there is no home folder; everything is in {paths.data.parent}", False,
+            "set HOME or LETTA_HOME to a folder that stays",
+        )
+    for name, folder in (("memory", paths.memfs), ("config", paths.config), ("data", paths.data)):
+        existing = _existing(folder)
+        yield Finding(
+            f"{name}: {folder}", os.access(existing, os.W_OK | os.X_OK),
+            f"{existing} cannot be written: change its owner, or set LETTA_HOME",
+        )
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _settings(place: Place) -> Iterator[Finding]:
+    settings = place.settings()
+    for warning in settings.warnings:
+        yield Finding(warning, False, f"see {place.paths.settings()}")
+    yield Finding(f"settings: {place.paths.settings()}", True)
+
+
+def _agents(place: Place) -> Iterator[Finding]:
+    agents, problems = place.agents().list_with_problems()
+    for problem in problems:
+        yield Finding(problem, False, "restore it from a backup, or delete that agent's folder")
+    if not agents:
+        yield Finding("no agent yet: the first chat creates one", True)
+    for state in agents:
+        yield from _safely(lambda at, state=state: _memory(at, state.id), place)
+
+
+def _memory(place: Place, agent: str) -> Iterator[Finding]:
+    state = place.agents().find(agent)
+    repository = place.agents().memory(state)
+    place.agents().base_prompt(state)
+    snapshot = repository.snapshot()
+    for blob in snapshot.entries.values():
+        snapshot.objects.blob(blob)
+    for problem in snapshot.problems:
+        yield Finding(
+            f"{state.name}: {problem.path} {problem.message}", False, f"correct it in {repository.worktree}, then letta memory commit"
+        )
+    drafts = len(repository.status())
+    uncommitted = f", {drafts} uncommitted (letta memory status)" if drafts else ""
+    yield Finding(
+        f"agent {state.name}: memory at {snapshot.revision[:10]}, {len(snapshot.entries)} files{uncommitted}", True
+    )
+
+
+def _models(place: Place) -> Iterator[Finding]:
+    from letta_code.models.providers import discover
+
+    reached = [found for found in asyncio.run(discover(place.settings(), place.environment)) if found.models]
+    names = ", ".join(found.name for found in reached)
+    yield Finding(
+        f"models: {names or 'none can be reached'}", bool(reached),
+        "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server (ollama), or give --base-url",
+    )
+
+
+_CHECKS = (_programs, _folders, _settings, _agents, _models)

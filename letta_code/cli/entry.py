@@ -1,0 +1,67 @@
+"""From the words of a command line to an exit code: streams, errors, interrupts and bugs."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+
+import typer
+
+from letta_code.cli.bugs import record_bug
+from letta_code.errors import EXIT_INTERRUPTED, EXIT_USAGE, LettaError
+
+
+def run(words: Sequence[str]) -> int:
+    """Run `letta` with `words`. What a person can fix is said in one line and a hint on stderr; a bug is
+    recorded in the log file and said in one line (by the interpreter's hook, exit code 1)."""
+    sys.excepthook = _bug
+    _never_refuse_a_character()
+    try:
+        code = _invoke(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever reads has read enough. Python flushes again when it ends, so the pipe must be gone.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Say what went wrong on stderr: one line, and what to do about it."""
+    sys.stderr.write(f"letta: {message}\n")
+    if hint:
+        sys.stderr.write(f"       {hint}\n")
+
+
+def _invoke(words: Sequence[str]) -> int:
+    from letta_code.cli.main import invoke
+
+    try:
+        return invoke(words)
+    except LettaError as error:
+        complain(error.message, error.hint)
+        return error.exit_code
+    except typer.TyperException as error:
+        complain(error.format_message(), "see letta --help")
+        return EXIT_USAGE
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+
+
+def _never_refuse_a_character() -> None:
+    """A terminal's narrow encoding (LC_ALL=C, PYTHONIOENCODING=gbk) must not stop an answer."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    try:
+        where = f"; the details are in {record_bug(error)}"
+    except (LettaError, OSError):
+        where = ""
+    complain(f"this is a bug in letta ({kind.__name__}){where}", "please report it with those details")

@@ -1,0 +1,269 @@
+"""The command tree of `letta`, its options and their help. What they do is in the neighbouring modules,
+imported only when they run, so that `letta --help` and shell completion stay quick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from letta_code import __version__
+from letta_code.cli import agents, config, conversations, memory
+from letta_code.cli.context import context_command
+from letta_code.cli.doctor import doctor_command
+from letta_code.cli.models import models_command
+from letta_code.cli.options import InputFormat, OutputFormat, PermissionMode, RunOptions
+from letta_code.cli.place import Place, complete_agents, complete_conversations
+from letta_code.cli.words import arrange, split_rules
+from letta_code.errors import UsageError
+
+_MODEL, _WHO, _RIGHTS, _OUTPUT, _PLACE = "Model", "Agent and conversation", "Permissions", "One shot", "Place"
+
+_EPILOG = """
+\b
+Examples:
+  letta                                   chat in this folder
+  letta -p "why does test_totals fail?"   one answer on stdout
+  git diff | letta -p "review this"       standard input joins the prompt
+  letta -c                                go on where this folder's last chat stopped
+  letta --model ollama/qwen3 --new        a new conversation with another model
+
+\b
+Exit codes: 0 done, 1 failed, 2 usage, 75 worth retrying (overload, network),
+130 interrupted, 143 terminated.
+
+Colours follow NO_COLOR and TERM; LETTA_HOME=DIR keeps everything of Letta Code below DIR.
+"""
+
+
+class RootGroup(TyperGroup):
+    """Help whose options are listed in sections (Typer does that only in its rich mode)."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write one section for each panel, then the commands."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                panel = getattr(parameter, "rich_help_panel", None) or "Options"
+                sections.setdefault(panel, []).append(record)
+        general = sections.pop("Options", [])
+        for title, records in [*sections.items(), ("Other options", general)]:
+            with formatter.section(title):
+                formatter.write_dl(records)
+        self.format_commands(ctx, formatter)
+
+
+app = typer.Typer(
+    name="letta",
+    cls=RootGroup,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    subcommand_metavar="[PROMPT] | COMMAND [ARGS]...",
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog=_EPILOG,
+)
+app.add_typer(agents.app, name="agents")
+app.add_typer(conversations.app, name="conversations")
+app.add_typer(memory.app, name="memory")
+app.command("context")(context_command)
+app.command("models")(models_command)
+app.add_typer(config.app, name="config")
+app.command("doctor")(doctor_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"letta-code {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def letta(
+    ctx: typer.Context,
+    print_mode: Annotated[
+        bool,
+        typer.Option(
+            "-p", "--print", "--prompt", rich_help_panel=_OUTPUT,
+            help="Answer the PROMPT once on stdout and leave. Standard input, when piped, joins the prompt.",
+        ),
+    ] = False,
+    output_format: Annotated[
+        OutputFormat,
+        typer.Option(
+            rich_help_panel=_OUTPUT,
+            help="text: the answer. json: one result object. stream-json: every event as a line of JSON.",
+        ),
+    ] = OutputFormat.text,
+    input_format: Annotated[
+        InputFormat,
+        typer.Option(
+            rich_help_panel=_OUTPUT,
+            help="text: the prompt as it is. stream-json: user messages and answers as lines of JSON on stdin.",
+        ),
+    ] = InputFormat.text,
+    max_turns: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", rich_help_panel=_OUTPUT, help="Stop after N requests to the model for one prompt."
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", rich_help_panel=_OUTPUT, help="Tell what happens (tools, retries) on stderr."),
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="PROVIDER/NAME", rich_help_panel=_MODEL,
+            help="The model, such as anthropic/claude-sonnet-5-5 or ollama/qwen3. See `letta models`.",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", rich_help_panel=_MODEL,
+            help="Address of the model's server, when it is not the provider's own.",
+        ),
+    ] = None,
+    system_prompt: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=_MODEL,
+            help="Use this file as the agent's base system prompt. {CORE_MEMORY} says where memory goes.",
+        ),
+    ] = None,
+    append_system_prompt: Annotated[
+        str, typer.Option(metavar="TEXT", rich_help_panel=_MODEL, help="Add TEXT after the base system prompt.")
+    ] = "",
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", "-a", metavar="ID|NAME", rich_help_panel=_WHO, autocompletion=complete_agents,
+            help="Which agent. Without it: the one this folder used last, else the default one.",
+        ),
+    ] = None,
+    new_agent: Annotated[
+        bool, typer.Option("--new-agent", rich_help_panel=_WHO, help="Create an agent with fresh memory and use it.")
+    ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--continue", "-c", rich_help_panel=_WHO,
+            help="Go on with this folder's last conversation, or else the agent's latest one.",
+        ),
+    ] = False,
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", rich_help_panel=_WHO, autocompletion=complete_conversations,
+            help="Go on with this conversation, from any folder. The beginning of its id is enough.",
+        ),
+    ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", rich_help_panel=_WHO, help="Start a new conversation. This is the default.")
+    ] = False,
+    permission_mode: Annotated[
+        PermissionMode | None,
+        typer.Option(
+            rich_help_panel=_RIGHTS,
+            help="default: ask. acceptEdits: edit files of the project without asking. plan: read only. "
+            "bypassPermissions: never ask.",
+        ),
+    ] = None,
+    allowed_tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-tools", "--allowedTools", metavar="LIST", rich_help_panel=_RIGHTS,
+            help="Rules that need no question, such as 'Bash(git log:*),Edit(src/**)'. May be repeated.",
+        ),
+    ] = None,
+    disallowed_tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--disallowed-tools", "--disallowedTools", metavar="LIST", rich_help_panel=_RIGHTS,
+            help="Rules that are refused, in the same form. They win over everything else.",
+        ),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--cwd", "-C", metavar="DIR", rich_help_panel=_PLACE, help="Work in DIR instead of here."),
+    ] = None,
+    add_dir: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--add-dir", metavar="DIR", rich_help_panel=_PLACE,
+            help="Let tools work in DIR as well. May be repeated.",
+        ),
+    ] = None,
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version and leave."),
+    ] = False,
+) -> int:
+    """A coding agent in your terminal that remembers: its memory is a Git repository of yours.
+
+    letta [PROMPT] opens a chat; letta -p PROMPT answers once. A prompt of several words is quoted.
+    """
+    options = RunOptions(
+        prompt=ctx.obj.prompt,
+        print_mode=print_mode,
+        output_format=output_format.value,
+        input_format=input_format.value,
+        model=model,
+        base_url=base_url,
+        agent=agent,
+        new_agent=new_agent,
+        resume=resume,
+        conversation=conversation,
+        new=new,
+        permission_mode=permission_mode.value if permission_mode is not None else None,
+        allowed_tools=_rules(allowed_tools),
+        disallowed_tools=_rules(disallowed_tools),
+        max_turns=max_turns,
+        system_prompt=system_prompt,
+        append_system_prompt=append_system_prompt,
+        directory=directory,
+        added_directories=tuple(add_dir or ()),
+        verbose=verbose,
+    )
+    ctx.obj = Place.find(directory)
+    if ctx.invoked_subcommand is not None:
+        if options != RunOptions(directory=directory):
+            raise UsageError(
+                f"only --cwd may come before {ctx.invoked_subcommand}",
+                f"the other options belong to a prompt; see letta {ctx.invoked_subcommand} --help",
+            )
+        return 0
+    from letta_code.cli.run import run_prompt
+
+    return run_prompt(options, ctx.obj)
+
+
+def invoke(words: Sequence[str]) -> int:
+    """Run the command line `words`; the result is the exit code.
+
+    Raises:
+        LettaError: a person can fix it.
+        typer.TyperException: a subcommand was called wrongly.
+    """
+    command = cast(TyperGroup, typer.main.get_command(app))
+    takes_value = {
+        name: not getattr(parameter, "is_flag", False)
+        for parameter in (*command.params, command.get_help_option(typer.Context(command)))
+        if parameter is not None
+        for name in parameter.opts
+    }
+    arranged = arrange(words, takes_value, tuple(command.commands))
+    result = command.main(
+        list(arranged.arguments), prog_name="letta", standalone_mode=False, obj=RunOptions(prompt=arranged.prompt)
+    )
+    return result if isinstance(result, int) else 0
+
+
+def _rules(lists: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(rule for text in lists or () for rule in split_rules(text))

@@ -1,0 +1,90 @@
+"""`letta` and `letta -p`: open the session and hand it to the front end that was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from letta_code.cli.options import RunOptions
+from letta_code.cli.place import Place
+from letta_code.errors import LettaError, ModelError, UsageError
+
+
+def run_prompt(options: RunOptions, place: Place) -> int:
+    """Answer once (`-p`) or chat; the result is the exit code.
+
+    Raises:
+        LettaError: it could not start. A program that reads JSON has got a result object then.
+    """
+    if not options.print_mode:
+        if options.output_format != "text" or options.input_format != "text":
+            raise UsageError("--output-format and --input-format go with -p", "letta -p …, or leave them out")
+        return asyncio.run(_chat(options, place))
+    try:
+        return asyncio.run(_one_shot(options, place))
+    except LettaError as error:
+        if options.output_format != "text":
+            sys.stdout.write(json.dumps(failure_object(error)) + "\n")
+        raise
+
+
+def failure_object(error: LettaError) -> dict[str, object]:
+    """The result object of a run that could not start; the same keys as any other."""
+    return {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "is_error": True,
+        "result": "",
+        "agent_id": None,
+        "conversation_id": None,
+        "num_turns": 0,
+        "duration_ms": 0,
+        "usage": {
+            "input_tokens": 0,
+            "output_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+        },
+        "total_cost_usd": None,
+        "memory_revision": None,
+        "error": {
+            "kind": error.kind if isinstance(error, ModelError) else "setup",
+            "message": error.message,
+            "hint": error.hint,
+            "retryable": isinstance(error, ModelError) and error.retryable,
+        },
+    }
+
+
+async def _one_shot(options: RunOptions, place: Place) -> int:
+    from letta_code.cli.wiring import Workbench
+    from letta_code.frontends.oneshot import run_oneshot
+    from letta_code.frontends.stdin import join_prompt
+    from letta_code.frontends.stream_json import run_stream_json
+
+    prompt = join_prompt(options.prompt, _say)
+    session = await Workbench(place, options, _say).open()
+    try:
+        if options.output_format == "stream-json":
+            return await run_stream_json(session, prompt, memory_revision=session.memory.head())
+        return await run_oneshot(
+            session, prompt, "json" if options.output_format == "json" else "text", options.verbose
+        )
+    finally:
+        await session.close()
+
+
+async def _chat(options: RunOptions, place: Place) -> int:
+    from letta_code.cli.wiring import Workbench
+    from letta_code.frontends.repl import run_chat
+
+    if not os.isatty(0):
+        raise UsageError("a chat needs a terminal", 'letta -p "…" answers once, and reads piped input')
+    bench = Workbench(place, options, _say)
+    return await run_chat(bench, await bench.open(), options.prompt)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

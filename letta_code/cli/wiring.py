@@ -1,0 +1,291 @@
+"""The composition root: from options and place to an open session. Puts objects together, decides nothing
+else. Nothing is written into the person's project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from letta_code.agent.prompting import Prompts
+from letta_code.agent.reminder import Reminder
+from letta_code.agent.session import Session
+from letta_code.agent.state import AgentState
+from letta_code.cli.options import RunOptions
+from letta_code.cli.place import DEFAULT_AGENT, Place
+from letta_code.cli.show import label, local_time
+from letta_code.conversations.store import Conversation, ConversationSummary
+from letta_code.errors import AgentError, ConversationError, StorageError, UsageError
+from letta_code.memory.prompt import PromptCache
+from letta_code.memory.repository import Author, MemoryRepository
+from letta_code.models.base import Model
+from letta_code.tools.base import Workspace
+from letta_code.tools.permissions import Policy
+from letta_code.tools.rules import Rules
+from letta_code.tools.toolbox import build_toolbox
+
+if TYPE_CHECKING:
+    from letta_code.frontends.host import Session as SessionView
+
+
+def packaged_base_prompt() -> str:
+    """The base system prompt of a new agent."""
+    return files("letta_code.agent").joinpath("base_prompt.md").read_text("utf-8")
+
+
+class Workbench:
+    """Opens sessions with one set of options in one place; the chat's host. `say` tells the person."""
+
+    def __init__(self, place: Place, options: RunOptions, say: Callable[[str], None]) -> None:
+        _check(options)
+        self._place = place
+        self._options = options
+        self._say = say
+        self._settings = place.settings()
+        self._roots = _folders(place, options, self._settings.permissions.directories)
+        self._agent: AgentState | None = None
+        self._model: str | None = options.model
+        for warning in self._settings.warnings:
+            say(f"warning: {warning}")
+        if place.paths.temporary:
+            say(f"warning: there is no home folder; everything is kept in {place.paths.data.parent} for now")
+
+    async def open(self) -> Session:
+        """The session that the options ask for.
+
+        Raises:
+            LettaError: there is no such agent or conversation, no model can be reached, or our files
+                cannot be written.
+        """
+        options = self._options
+        if options.conversation:
+            found = self._place.conversations().find(options.conversation)
+            agent = self._place.agents().load(found.key)
+            if options.agent and self._place.agents().find(options.agent).key != agent.key:
+                raise UsageError(
+                    f"{found.id} belongs to the agent {agent.name}", "leave --agent out, it is found by itself"
+                )
+            return await self._session(agent, found.id)
+        agent = self._chosen_agent()
+        return await self._session(agent, self._last_conversation(agent) if options.resume else None)
+
+    # What the chat's slash commands need ----------------------------------------------------------
+
+    @property
+    def history_file(self) -> Path:
+        """Where typed lines are kept."""
+        return self._place.paths.typed_lines()
+
+    @property
+    def log_file(self) -> Path:
+        """Where the traceback of a bug is."""
+        return self._place.paths.log_file()
+
+    async def new_session(self) -> Session:
+        """A new conversation of the same agent, with the same model."""
+        return await self._session(self._current(), None)
+
+    async def resume(self, conversation_id: str) -> Session:
+        """Open an earlier conversation, with its own agent."""
+        found = self._place.conversations().find(conversation_id)
+        return await self._session(self._place.agents().load(found.key), found.id)
+
+    def conversations(self) -> Sequence[ConversationSummary]:
+        """The agent's conversations, latest first."""
+        return self._place.conversations().list(self._current().key)
+
+    async def open_model(self, session: SessionView, handle: str) -> None:
+        """Let `session` ask the model `handle` from its next request on."""
+        if not isinstance(session, Session):
+            raise TypeError("the session was not opened here")
+        model = await self._opened_model(handle)
+        await session.set_model(model).close()
+        self._model = model.info.handle
+
+    async def models(self) -> Sequence[str]:
+        """Handles of the models that can be reached."""
+        from letta_code.models.providers import discover
+
+        found = await discover(self._settings, self._place.environment)
+        return [f"{provider.name}/{name}" for provider in found for name in provider.models]
+
+    def memory_log(self) -> Sequence[str]:
+        """The latest memory commits, one line each, newest first."""
+        repository = self._place.agents().memory(self._current())
+        return [
+            f"{commit.revision[:10]}  {local_time(commit.when)}  {label(commit.reason.splitlines()[0])}"
+            for commit in repository.log(20)
+        ]
+
+    def context(self, session: SessionView) -> str:
+        """What the next request would carry."""
+        from letta_code.cli.context import describe
+
+        if not isinstance(session, Session):
+            raise TypeError("the session was not opened here")
+        return describe(session)
+
+    # Choosing -------------------------------------------------------------------------------------
+
+    def _current(self) -> AgentState:
+        if self._agent is None:
+            raise AgentError("no agent is open yet")
+        return self._agent
+
+    def _chosen_agent(self) -> AgentState:
+        store = self._place.agents()
+        if self._options.new_agent:
+            names = {state.name for state in store.list()}
+            number = 2
+            while (name := f"{DEFAULT_AGENT}-{number}") in names:
+                number += 1
+            return self._new_agent(name if DEFAULT_AGENT in names else DEFAULT_AGENT)
+        if self._options.agent or store.list():
+            return self._place.agent(self._options.agent)
+        _, problems = store.list_with_problems()
+        if problems:
+            raise AgentError(problems[0], "`letta doctor` says more; --new-agent starts with a fresh one")
+        return self._new_agent(DEFAULT_AGENT)
+
+    def _new_agent(self, name: str) -> AgentState:
+        from letta_code.memory.seed import default_files
+
+        state = self._place.agents().create(name, packaged_base_prompt(), default_files())
+        self._say(
+            f"created the agent {name}; its memory is in {self._place.paths.memory_worktree(state.key)}"
+        )
+        return state
+
+    def _last_conversation(self, agent: AgentState) -> str:
+        known = self._place.conversations().list(agent.key)
+        use = self._place.projects().last(self._place.project)
+        if use is not None and use.agent == agent.key and any(item.id == use.conversation for item in known):
+            return str(use.conversation)
+        if not known:
+            raise ConversationError(
+                f"{agent.name} has no conversation to go on with", "leave --continue out to start one"
+            )
+        self._say(
+            f"no conversation was started here; going on with the latest of {agent.name}: "
+            f"{known[0].id} ({label(known[0].title)}, in {label(known[0].cwd)})"
+        )
+        return known[0].id
+
+    async def _opened_model(self, handle: str | None) -> Model:
+        from letta_code.models.providers import open_model
+
+        return await open_model(handle, self._settings, self._place.environment, self._options.base_url)
+
+    # Putting together -----------------------------------------------------------------------------
+
+    async def _session(self, agent: AgentState, conversation_id: str | None) -> Session:
+        store = self._place.conversations()
+        repository = self._place.agents().memory(agent)
+        conversation = None if conversation_id is None else store.open(agent.key, conversation_id)
+        try:
+            model = await self._opened_model(self._model or _last_model(conversation) or agent.model)
+            if conversation is None:
+                conversation = store.create(agent.key, self._place.project)
+            session = self._assembled(agent, conversation, model, repository)
+        except BaseException:
+            if conversation is not None:
+                conversation.close()
+            raise
+        self._agent = agent
+        for note in conversation.recovered:
+            self._say(f"note: {note}")
+        try:
+            self._place.projects().record(self._place.project, agent.key, conversation.id)
+        except StorageError as error:
+            self._say(f"warning: {error.message}; letta -c will not find this conversation by itself")
+        return session
+
+    def _assembled(
+        self, agent: AgentState, conversation: Conversation, model: Model, repository: MemoryRepository
+    ) -> Session:
+        place, options, permissions = self._place, self._options, self._settings.permissions
+        memory = place.paths.memory_worktree(agent.key)
+        workspace = Workspace(
+            project=place.project,
+            roots=(*self._roots, memory.resolve()),
+            overflow=place.paths.overflow(conversation.id),
+            memory=memory,
+            environment={
+                **place.environment,
+                **self._settings.environment,
+                "AGENT_ID": agent.id,
+                "LETTA_AGENT_ID": agent.id,
+                "CONVERSATION_ID": conversation.id,
+                "LETTA_CONVERSATION_ID": conversation.id,
+                "MEMORY_DIR": str(memory),
+                "LETTA_MEMORY_DIR": str(memory),
+            },
+        )
+        rules = Rules(
+            allow=(*permissions.allow, *options.allowed_tools),
+            ask=permissions.ask,
+            deny=(*permissions.deny, *options.disallowed_tools),
+        )
+        return Session(
+            agent=agent,
+            conversation=conversation,
+            model=model,
+            toolbox=build_toolbox(
+                workspace, repository, Author(agent.name, f"{agent.id}@letta.local"), agent.id
+            ),
+            policy=Policy(options.permission_mode or permissions.mode, rules, workspace),
+            workspace=workspace,
+            memory=repository,
+            prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),
+            reminder=Reminder(workspace, agent.id, conversation.id),
+            max_turns=options.max_turns,
+        )
+
+    def _base(self, agent: AgentState) -> str:
+        """The base prompt of this run. One that is not the agent's own is kept beside it, so that
+        `letta context --turn` can show what the model saw."""
+        store = self._place.agents()
+        base = store.base_prompt(agent)
+        given = self._options.system_prompt
+        if given is not None:
+            try:
+                base = given.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"--system-prompt {given} cannot be read: {error}") from error
+        if self._options.append_system_prompt:
+            base = f"{base.rstrip()}\n\n{self._options.append_system_prompt}\n"
+        store.save_base_prompt(agent.key, base)
+        return base
+
+
+def _last_model(conversation: Conversation | None) -> str | None:
+    if conversation is None or not conversation.history.steps:
+        return None
+    return conversation.history.steps[-1].sent.model
+
+
+def _check(options: RunOptions) -> None:
+    chosen = [
+        name
+        for name, given in (
+            ("--continue", options.resume),
+            ("--conversation", options.conversation),
+            ("--new", options.new),
+        )
+        if given
+    ]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} exclude each other", "give one of them")
+    if options.new_agent and (options.agent or options.resume or options.conversation):
+        raise UsageError("--new-agent starts afresh", "leave --agent, --continue and --conversation out")
+
+
+def _folders(place: Place, options: RunOptions, configured: Sequence[str]) -> tuple[Path, ...]:
+    given = [Path.cwd() / folder for folder in options.added_directories]
+    for folder in given:
+        if not folder.is_dir():
+            raise UsageError(f"no such folder: {folder}", "--add-dir names a folder that exists")
+    named = [place.project / os.path.expanduser(folder) for folder in configured]
+    return (place.project, *(folder.resolve() for folder in (*given, *named)))
