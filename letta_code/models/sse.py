@@ -1,0 +1,41 @@
+"""Server-sent events out of bytes. Lines end at LF or CRLF only: JSON may carry U+2028 and its like."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+
+async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, str]]:
+    """Yield (event name, data) of each event that has data; the name is "" where none was given.
+
+    Raises:
+        UnicodeDecodeError: an event is not UTF-8.
+    """
+    name, data = "", list[bytes]()
+    async for line in _lines(chunks):
+        if not line:
+            if data:
+                yield name, b"\n".join(data).decode("utf-8")
+            name, data = "", []
+            continue
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            data.append(value)
+        elif field == b"event":
+            name = value.decode("utf-8", "replace")
+    if data:
+        yield name, b"\n".join(data).decode("utf-8")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    pending: list[bytes] = []
+    async for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            yield b"".join((*pending, line)).removesuffix(b"\r")
+            pending = []
+        if rest:
+            pending.append(rest)
+    if pending:
+        yield b"".join(pending)

@@ -1,0 +1,242 @@
+"""One request over HTTP, the same for every dialect: open it through the SDK, read its events, bound
+every wait, and turn whatever breaks into a `ModelError`. What the events mean is the adapters' matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from letta_code.core.messages import Usage
+from letta_code.errors import ModelError, UsageError
+from letta_code.models.base import Completed, ModelInfo, ModelPart, ModelRequest
+from letta_code.models.endpoint import Endpoint
+from letta_code.models.failures import from_event, from_exception
+from letta_code.models.sse import read_events
+
+if TYPE_CHECKING:
+    import httpx2
+
+IDLE_SECONDS = 300.0
+LOCAL_IDLE_SECONDS = 900.0
+"""A local model may need minutes to read a long prompt before its first token."""
+_DRAIN_SECONDS = 0.25
+
+
+def idle_seconds(endpoint: Endpoint, environment: Mapping[str, str]) -> float:
+    """How long a server may be silent: `LETTA_STREAM_IDLE_SECONDS`, or a default by place.
+
+    Raises:
+        UsageError: the variable is not a positive number.
+    """
+    text = environment.get("LETTA_STREAM_IDLE_SECONDS", "").strip()
+    if not text:
+        return LOCAL_IDLE_SECONDS if endpoint.loopback else IDLE_SECONDS
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 86_400:
+        raise UsageError(
+            f"LETTA_STREAM_IDLE_SECONDS={text[:40]!r} is not a number of seconds", "for example 300"
+        )
+    return seconds
+
+
+class Reply(ABC):
+    """A message while it arrives."""
+
+    finished = False
+    """The server said that the message is complete."""
+
+    @abstractmethod
+    def feed(self, event: Mapping[str, Any]) -> Iterable[ModelPart]:
+        """Take one event; give what can be shown of it."""
+
+    @abstractmethod
+    def whole(self, answer: Mapping[str, Any]) -> Iterable[ModelPart]:
+        """Take an answer that was not streamed."""
+
+    def ended(self) -> None:  # noqa: B027
+        """The stream closed; a dialect whose last event is optional may call that finished."""
+
+    @abstractmethod
+    def completed(self) -> Completed:
+        """The message, once `finished`."""
+
+
+class WireModel(ABC):
+    """What the adapters share. One client, made at the first request, for the life of the model."""
+
+    def __init__(self, info: ModelInfo, endpoint: Endpoint, idle: float) -> None:
+        self._info = info
+        self._endpoint = endpoint
+        self._idle = idle
+        self._http: httpx2.AsyncClient | None = None
+        self._errors: tuple[type[Exception], ...] = ()
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the model."""
+        return self._info
+
+    @abstractmethod
+    def _connect(self, http: httpx2.AsyncClient) -> type[Exception]:
+        """Make the SDK's client on `http`; return the class all its errors descend from."""
+
+    @abstractmethod
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        """The parameters of `request`."""
+
+    @abstractmethod
+    def _open(self, body: dict[str, Any]) -> AbstractAsyncContextManager[Any]:
+        """Send the parameters; the context is the SDK's streaming response."""
+
+    @abstractmethod
+    def _reply(self, request: ModelRequest) -> Reply:
+        """An empty reply to `request`."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        """Send `request` and yield its parts; see `models.base.Model`."""
+        if self._http is None:
+            self._http, self._errors = self._load()
+        body, reply = self._body(request), self._reply(request)
+        async with aclosing(self._parts(body, reply)) as parts:
+            async for part in parts:
+                yield part
+        if not reply.finished:
+            raise ModelError(
+                f"{self._endpoint.provider}: the answer ended before it was complete", "broken_stream"
+            )
+        yield await self._settled(reply.completed(), body)
+
+    async def _settled(self, completed: Completed, body: Mapping[str, Any]) -> Completed:
+        """The last look at a finished message; adapters may add notes."""
+        return completed
+
+    async def close(self) -> None:
+        """Free the connection."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    def _load(self) -> tuple[httpx2.AsyncClient, tuple[type[Exception], ...]]:
+        with collector_paused():
+            import h11
+            import httpcore2
+            import httpx2
+
+            # Our own client: no redirect to another host, no proxy for this machine, bounded waits.
+            http = httpx2.AsyncClient(
+                timeout=httpx2.Timeout(self._idle, connect=min(15.0, self._idle)),
+                trust_env=not self._endpoint.loopback,
+                follow_redirects=False,
+            )
+            sdk_error = self._connect(http)
+        transport: tuple[type[Exception], ...] = (
+            httpx2.HTTPError,
+            httpx2.StreamError,
+            httpx2.InvalidURL,
+            httpcore2.TimeoutException,
+            httpcore2.NetworkError,
+            httpcore2.ProtocolError,
+            h11.ProtocolError,
+            OSError,
+            json.JSONDecodeError,
+            UnicodeDecodeError,
+            _no_stream_errors(),
+        )
+        return http, (sdk_error, *transport)
+
+    async def _parts(self, body: dict[str, Any], reply: Reply) -> AsyncGenerator[ModelPart, None]:
+        answering = False
+        try:
+            async with self._open(body) as response:
+                answering = True
+                async with aclosing(self._events(response.http_response, reply)) as events:
+                    async for event in events:
+                        for part in event:
+                            yield part
+        except self._errors as error:
+            if reply.finished:
+                return
+            raise from_exception(error, self._endpoint, answering=answering) from error
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ModelError(
+                f"{self._endpoint.provider}: the answer cannot be understood ({error})", "broken_stream"
+            ) from error
+
+    async def _events(
+        self, response: httpx2.Response, reply: Reply
+    ) -> AsyncGenerator[Iterable[ModelPart], None]:
+        if "json" in response.headers.get("content-type", "").split(";")[0]:
+            answer = json.loads(await response.aread())
+            self._refuse_errors(answer)
+            yield reply.whole(answer)
+            return
+        async with aclosing(read_events(response.aiter_bytes())) as events:  # type: ignore[type-var]
+            while True:
+                # Bytes are bounded by the client's read timeout; this bounds keep-alives without content.
+                limit = _DRAIN_SECONDS if reply.finished else self._idle * 3
+                async with asyncio.timeout(limit):
+                    event = await anext(events, None)
+                if event is None:
+                    reply.ended()
+                    return
+                if event[1].strip() == "[DONE]":
+                    yield reply.feed({"type": "[DONE]"})
+                    continue
+                if not event[1].strip() or event[0] == "ping":
+                    continue
+                data = json.loads(event[1])
+                if not isinstance(data, dict):
+                    continue
+                self._refuse_errors(data, named=event[0] == "error")
+                yield reply.feed(data)
+
+    def _refuse_errors(self, data: Mapping[str, Any], *, named: bool = False) -> None:
+        if named or data.get("type") == "error" or (data.get("error") and "type" not in data):
+            raise from_event(data, self._endpoint)
+
+
+def _no_stream_errors() -> type[Exception]:
+    import anyio
+
+    return anyio.BrokenResourceError
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Imports that make thousands of classes are a third faster when nothing is collected in between."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def number(data: object, *path: str) -> int:
+    """The non-negative integer at `path` in nested objects; 0 where there is none."""
+    for key in path:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return max(0, int(data)) if isinstance(data, int | float) else 0
+
+
+def openai_usage(usage: object, prompt: str, answer: str) -> Usage:
+    """Usage as both OpenAI dialects give it; `prompt` and `answer` are their names for the two counts."""
+    details = f"{prompt}_tokens_details"
+    read, write = number(usage, details, "cached_tokens"), number(usage, details, "cache_write_tokens")
+    total = number(usage, f"{prompt}_tokens")
+    return Usage(max(0, total - read - write), number(usage, f"{answer}_tokens"), read, write)
+
+
+def with_window(info: ModelInfo, window: int) -> ModelInfo:
+    """`info` with the window that the server itself reports."""
+    return replace(info, window=window, max_output=min(info.max_output, max(256, window // 2)))
