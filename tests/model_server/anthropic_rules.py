@@ -204,8 +204,9 @@ def _pairs(messages: list[Any]) -> Iterator[str]:
         if open_ids and (missing or leading != ["tool_result"] * len(results)):
             names = ", ".join(missing or open_ids)
             yield (
-                f"messages.{index - 1}: `tool_use` ids were found without `tool_result` blocks immediately after:"
-                f" {names}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+                f"messages.{index - 1}: `tool_use` ids were found without `tool_result` blocks immediately"
+                f" after: {names}. Each `tool_use` block must have a corresponding `tool_result` block in the"
+                " next message."
             )
         for place, result in enumerate(results):
             if result in results[:place]:
@@ -215,8 +216,8 @@ def _pairs(messages: list[Any]) -> Iterator[str]:
                 )
             elif result not in open_ids:
                 yield (
-                    f"messages.{index}.content.{place}: unexpected `tool_use_id` found in `tool_result` blocks:"
-                    f" {result}. Each `tool_result` block must have a corresponding `tool_use` block"
+                    f"messages.{index}.content.{place}: unexpected `tool_use_id` found in `tool_result`"
+                    f" blocks: {result}. Each `tool_result` block must have a corresponding `tool_use` block"
                     " in the previous message."
                 )
         open_ids = [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]

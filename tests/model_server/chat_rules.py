@@ -5,6 +5,7 @@ Arguments of an earlier call must be a JSON object: OpenAI takes any string, vLL
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ def _problems(
         yield "you must provide a model parameter"
     yield from function_problems([tool.get("function") or {} for tool in body.get("tools") or []])
     if body.get("tools") == []:
-        yield "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead."
+        yield "Invalid 'tools': empty array. Expected an array with minimum length 1."
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         yield "Invalid 'messages': empty array. Expected an array with minimum length 1."
@@ -43,7 +44,10 @@ def _problems(
         for made in message.get("tool_calls") or []:
             wanted = reasoned.get(made.get("id"))
             if wanted is not None and message.get(reasoning_field) != wanted:
-                yield f"messages[{index}]: the `{reasoning_field}` in the thinking mode must be passed back to the API."
+                yield (
+                    f"messages[{index}]: the `{reasoning_field}` in the thinking mode must be passed back to"
+                    " the API."
+                )
 
 
 def function_problems(functions: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -113,8 +117,8 @@ def _pairs(messages: list[Any]) -> Iterator[str]:
             answered = message.get("tool_call_id")
             if answered not in waiting:
                 yield (
-                    f"Invalid parameter: messages[{index}] with role 'tool' must be a response to a preceeding"
-                    f" message with 'tool_calls'; its tool_call_id is '{answered}'."
+                    f"Invalid parameter: messages[{index}] with role 'tool' must be a response to a"
+                    f" preceeding message with 'tool_calls'; its tool_call_id is '{answered}'."
                 )
             else:
                 waiting.remove(answered)
@@ -139,5 +143,5 @@ def _alternation(messages: list[Any]) -> Iterator[str]:
     roles = [str(message.get("role")) for message in messages]
     if any(role in ("system", "developer") for role in roles[1:]):
         yield "System message must be at the beginning."
-    if ("user", "user") in zip(roles, roles[1:], strict=False):
+    if ("user", "user") in itertools.pairwise(roles):
         yield "Conversation roles must alternate user/assistant/user/assistant/..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import select
 import socket
@@ -92,8 +93,6 @@ class Handler(BaseHTTPRequestHandler):
     def _header_map(self) -> dict[str, str]:
         return {key.lower(): value for key, value in self.headers.items()}
 
-    # From a request to a turn.
-
     def _answer(self, request: Request, dialect: Dialect) -> None:
         owner = self._model_server
         if not isinstance(request.body, dict):
@@ -121,14 +120,13 @@ class Handler(BaseHTTPRequestHandler):
         owner = self._model_server
         fault = turn.fault
         if turn.echo:
-            last = _words(request.body)[0]
-            turn = _with_text(turn, f"You said: {last.strip()}" if last.strip() else "You said nothing.")
+            turn = dataclasses.replace(turn, text=f"You said: {_words(request.body)[0].strip()}")
         if fault is not None and fault.stall is not None and fault.after is None:
             self._stall(fault.stall)
         if fault is not None and fault.status is not None:
             return self._fail(fault, fault.status, dialect)
         if fault is not None and fault.drop == "before":
-            return self._cut(fault.how)
+            return self._cut("reset" if fault.how == "reset" else "close")
         used = tokens(turn, request.raw, owner.prompt_tokens)
         match dialect:
             case "anthropic":
@@ -141,8 +139,6 @@ class Handler(BaseHTTPRequestHandler):
         if request.body.get("stream"):
             return self._stream(turn, reply, dialect)
         return self._send_whole(fault, reply)
-
-    # Answers.
 
     def _fail(self, fault: Fault, status: int, dialect: Dialect) -> None:
         headers = dict(fault.headers or {})
@@ -160,8 +156,9 @@ class Handler(BaseHTTPRequestHandler):
         self._send_json(status, self._error_body(status, message, dialect))
 
     def _error_body(self, status: int, message: str, dialect: Dialect) -> dict[str, Any]:
-        shape = anthropic_wire if dialect == "anthropic" else chat_wire
-        return shape.error_body(status, message)
+        if dialect == "anthropic":
+            return anthropic_wire.error_body(status, message)
+        return chat_wire.error_body(status, message)
 
     def _send_json(self, status: int, body: Any) -> None:
         text = body.encode() if isinstance(body, str) else json.dumps(body, ensure_ascii=False).encode()
@@ -187,7 +184,8 @@ class Handler(BaseHTTPRequestHandler):
             self._stall(fault.stall)
         if fault.drop is not None:
             return self._cut("reset" if fault.how == "reset" else "close")
-        return self.connection.sendall(data[half:])
+        self.connection.sendall(data[half:])
+        return None
 
     def _stream(self, turn: Turn, reply: Reply, dialect: Dialect) -> None:
         fault = turn.fault
@@ -209,7 +207,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._send_frames([_event_error(fault, dialect)], turn.delay)
                 frames = frames[:place]
         self._send_frames(frames[place:], turn.delay)
-        return self.connection.sendall(b"0\r\n\r\n")
+        self.connection.sendall(b"0\r\n\r\n")
+        return None
 
     def _send_frames(self, frames: list[bytes], delay: float) -> None:
         chunks = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames]
@@ -219,8 +218,6 @@ class Handler(BaseHTTPRequestHandler):
         for chunk in chunks:
             self.connection.sendall(chunk)
             self._stall(delay)
-
-    # Faults of the connection.
 
     def _stall(self, seconds: float | str) -> None:
         """Send nothing for so long. Raises `ClientGone` when the client leaves or the server closes."""
@@ -283,12 +280,6 @@ def _event_error(fault: Fault, dialect: Dialect) -> bytes:
 
 def _latin(data: bytes) -> bytes:
     return data.decode().encode("latin-1", "replace")
-
-
-def _with_text(turn: Turn, text: str) -> Turn:
-    from dataclasses import replace
-
-    return replace(turn, text=text)
 
 
 def _words(body: dict[str, Any]) -> tuple[str, str, str]:

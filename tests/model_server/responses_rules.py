@@ -15,6 +15,7 @@ from tests.model_server.wire import sign
 
 _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 _PARTS = {"assistant": ("output_text", "refusal"), "user": ("input_text", "input_image", "input_file")}
+_NOT_KEPT = "Item with id '{0}' not found. Items are not persisted when `store` is set to false."
 _TAG = re.compile(r"(?:msg|fc)_([0-9a-f]+)r\d+\Z")
 
 
@@ -40,7 +41,7 @@ def _problems(body: Mapping[str, Any], trusted: frozenset[str]) -> Iterator[str]
         yield from _item(f"input[{index}]", item)
         name = item.get("id")
         if name and name in seen:
-            yield f"Duplicate item found with id {name}. Remove duplicate items from your input and try again."
+            yield f"Duplicate item found with id {name}. Remove duplicate items and try again."
         seen.add(name or "")
     yield from _calls(items)
     yield from _reasoning(items, str(body.get("model")), trusted)
@@ -70,9 +71,9 @@ def _item(where: str, item: Any) -> Iterator[str]:
             if not isinstance(item.get("summary"), list):
                 yield f"Missing required parameter: '{where}.summary'."
         case "item_reference":
-            yield f"Item with id '{name}' not found. Items are not persisted when `store` is set to false."
+            yield _NOT_KEPT.format(name)
         case _:
-            yield f"Invalid value: '{kind}'. Supported values for '{where}.type' are: 'message', 'function_call', …"
+            yield f"Invalid value: '{kind}'. Supported values for '{where}.type' are: 'message', …"
 
 
 def _call_id(where: str, item: Any) -> Iterator[str]:
@@ -86,7 +87,7 @@ def _call_id(where: str, item: Any) -> Iterator[str]:
 def _message(where: str, item: Any) -> Iterator[str]:
     role, content = item.get("role"), item.get("content")
     if role not in ("user", "assistant", "system", "developer"):
-        yield f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and 'user'."
+        yield f"Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', 'user'."
     if not content:
         yield f"Invalid '{where}.content': it is empty."
     allowed = _PARTS.get(str(role), _PARTS["user"])
@@ -125,8 +126,8 @@ def _reasoning(items: list[Any], model: str, trusted: frozenset[str]) -> Iterato
         follows = _TAG.match(str(item.get("id")))
         if follows and f"rs_{follows[1]}" not in present:
             yield (
-                f"Item '{item['id']}' of type '{item['type']}' was provided without its required 'reasoning' item:"
-                f" 'rs_{follows[1]}'."
+                f"Item '{item['id']}' of type '{item['type']}' was provided without its required"
+                f" 'reasoning' item: 'rs_{follows[1]}'."
             )
         if item.get("type") != "reasoning":
             continue
@@ -136,13 +137,16 @@ def _reasoning(items: list[Any], model: str, trusted: frozenset[str]) -> Iterato
         strange = own is not None and f"rs_{own[1]}" != item.get("id")
         mine = kind == "function_call" or (kind == "message" and following.get("role") == "assistant")
         if not mine or strange:
-            yield f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
+            yield (
+                f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following"
+                " item."
+            )
         secret = item.get("encrypted_content")
         thought = "".join(part.get("text", "") for part in item.get("summary") or [])
         if not secret:
-            yield f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false."
+            yield _NOT_KEPT.format(item.get("id"))
         elif secret not in trusted and secret != sign(model, thought):
             yield (
-                f"The encrypted content {str(secret)[:12]}... could not be verified. Reason: Encrypted content could"
-                " not be decrypted or parsed."
+                f"The encrypted content {str(secret)[:12]}... could not be verified. Reason: Encrypted"
+                " content could not be decrypted or parsed."
             )

@@ -21,8 +21,8 @@ def event_error(kind: str, message: str, form: str) -> bytes:
         data = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": 999}
         return sse(data, "error")
     failed = _response({}, "resp_failed", "failed") | {"error": {"code": code, "message": message}}
-    data = {"type": "response.failed", "response": failed, "sequence_number": 999}
-    return sse(data, "response.failed")
+    event = {"type": "response.failed", "response": failed, "sequence_number": 999}
+    return sse(event, "response.failed")
 
 
 def reply(turn: Turn, body: dict[str, Any], used: Tokens, issuer: Issuer) -> Reply:

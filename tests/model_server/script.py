@@ -74,6 +74,7 @@ class Turn:
     when: Mapping[str, str] | None = None
     repeat: bool = False
     echo: bool = False
+    optional: bool = False
     times: int = 1
 
 
@@ -159,9 +160,10 @@ class Script:
 
     @property
     def remaining(self) -> list[Turn]:
-        """The turns that were never played (out); one with `repeat` counts until it played once."""
+        """The turns that were not played; one with `repeat` counts until it played once, an optional one
+        never."""
         with self._lock:
-            return [item for item, left in self._left if left > 0]
+            return [item for item, left in self._left if left > 0 and not item.optional]
 
     def take(self, last: str, whole: str, model: str) -> Turn | None:
         """The turn for a request: the first one whose `when` holds, else the first one without `when`.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -109,6 +110,8 @@ class ModelServer:
         )
         self.issuer = Issuer()
         self.closing = threading.Event()
+        self.on_request: Callable[[Request], None] = lambda _: None
+        self.on_violation: Callable[[str], None] = lambda _: None
         self._address = (host, port)
         self._changed = threading.Condition()
         self._requests: list[Request] = []
@@ -118,8 +121,6 @@ class ModelServer:
         self._disconnects = 0
         self._listener: _Listener | None = None
         self._thread: threading.Thread | None = None
-
-    # What a test reads.
 
     @property
     def url(self) -> str:
@@ -174,8 +175,6 @@ class ModelServer:
             if not self._changed.wait_for(lambda: self._disconnects >= count, timeout):
                 raise TimeoutError(f"{self._disconnects} of {count} clients left after {timeout} s")
 
-    # Life.
-
     def start(self) -> ModelServer:
         """Listen. Requests are answered in background threads."""
         self._listener = _Listener(self._address, self)
@@ -211,8 +210,6 @@ class ModelServer:
             raise RuntimeError("the model server is not running")
         return self._listener
 
-    # What the handler reports.
-
     def record(
         self, method: str, path: str, headers: Mapping[str, str], raw: bytes, dialect: Dialect | None
     ) -> Request:
@@ -225,12 +222,14 @@ class ModelServer:
         with self._changed:
             (self._lookups if dialect is None else self._requests).append(made)
             self._changed.notify_all()
+            self.on_request(made)
         return made
 
     def note_violation(self, message: str) -> None:
         """Keep what was refused."""
         with self._changed:
             self._violations.append(message)
+            self.on_violation(message)
 
     def note_disconnect(self) -> None:
         """Count a client that left early; those that we cut off ourselves do not count."""
@@ -242,8 +241,6 @@ class ModelServer:
 
     def note_handler_error(self) -> None:
         """Keep the exception being handled, to be raised by `close`: a bug of this server."""
-        import sys
-
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, ConnectionError):
             self._errors.append(error)
