@@ -55,7 +55,8 @@ def create(
     block: Annotated[
         list[str] | None,
         typer.Option(
-            "--block", metavar="LABEL=TEXT",
+            "--block",
+            metavar="LABEL=TEXT",
             help="A memory block, such as persona='You are terse.' (a label without a folder is in system/). "
             "May be repeated.",
         ),
@@ -109,7 +110,9 @@ def show(
 def delete(
     ctx: typer.Context,
     agent: Annotated[str, typer.Argument(metavar="ID|NAME", autocompletion=complete_agents)],
-    purge: Annotated[bool, typer.Option("--purge", help="Delete its memory as well. There is no way back.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete its memory as well. There is no way back.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete an agent and its conversations. Its memory is kept unless --purge is given."""

@@ -20,7 +20,9 @@ _SECRETS = ("key", "token", "secret", "password")
 @app.command()
 def get(
     ctx: typer.Context,
-    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Such as model or permissions.allow.")] = None,
+    key: Annotated[
+        str | None, typer.Argument(metavar="[KEY]", help="Such as model or permissions.allow.")
+    ] = None,
 ) -> None:
     """Print one setting, or all of them. Keys of providers are masked."""
     from letta_code.settings import get_value
@@ -39,7 +41,10 @@ def set_setting(
     ctx: typer.Context,
     key: Annotated[str, typer.Argument(metavar="KEY", help="Such as model or providers.openai.base_url.")],
     value: Annotated[
-        str, typer.Argument(metavar="VALUE", help="Text or JSON; - reads it from standard input; null removes it.")
+        str,
+        typer.Argument(
+            metavar="VALUE", help="Text or JSON; - reads it from standard input; null removes it."
+        ),
     ],
 ) -> None:
     """Change one setting."""
@@ -48,7 +53,9 @@ def set_setting(
     place: Place = ctx.obj
     text = sys.stdin.read().strip() if value == "-" else value
     set_value(place.paths, key, _parsed(text))
-    sys.stderr.write(f"{label(key)} is {'removed' if text == 'null' else 'set'} in {place.paths.settings()}\n")
+    sys.stderr.write(
+        f"{label(key)} is {'removed' if text == 'null' else 'set'} in {place.paths.settings()}\n"
+    )
 
 
 @app.command()

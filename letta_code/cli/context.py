@@ -22,20 +22,27 @@ def context_command(
     ctx: typer.Context,
     turn: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="What turn N was sent. Without it: what the next request will be."),
+        typer.Option(
+            min=1, metavar="N", help="What turn N was sent. Without it: what the next request will be."
+        ),
     ] = None,
     conversation: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", autocompletion=complete_conversations,
+            metavar="ID",
+            autocompletion=complete_conversations,
             help="Which conversation. Without it: the one this folder used last.",
         ),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option("--agent", "-a", metavar="ID|NAME", autocompletion=complete_agents, help="Whose prompt."),
+        typer.Option(
+            "--agent", "-a", metavar="ID|NAME", autocompletion=complete_agents, help="Whose prompt."
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON: key, prompt, updates, skills, tokens.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: key, prompt, updates, skills, tokens.")
+    ] = False,
 ) -> None:
     """The compiled prompt as the model sees it, with its key.
 

@@ -20,7 +20,11 @@ def list_conversations(
     agent: Annotated[
         str | None,
         typer.Option(
-            "--agent", "-a", metavar="ID|NAME", autocompletion=complete_agents, help="Only those of this agent."
+            "--agent",
+            "-a",
+            metavar="ID|NAME",
+            autocompletion=complete_agents,
+            help="Only those of this agent.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -15,7 +15,7 @@ import typer
 from letta_code import __version__
 from letta_code.cli.place import Place
 from letta_code.cli.show import label
-from letta_code.errors import LettaError
+from letta_code.errors import LettaError, ToolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +48,30 @@ def _safely(check: Callable[[Place], Iterator[Finding]], place: Place) -> Iterat
 def _programs(place: Place) -> Iterator[Finding]:
     yield Finding(f"letta-code {__version__}, Python {sys.version.split()[0]}", sys.version_info >= (3, 11))
     git = shutil.which("git", path=place.environment.get("PATH"))
-    yield Finding(f"git: {git or 'not found'}", git is not None, "install git: the model and you will need it")
+    yield Finding(
+        f"git: {git or 'not found'}", git is not None, "install git: the model and you will need it"
+    )
     from letta_code.tools.ripgrep import find_ripgrep
 
-    rg = find_ripgrep()
-    yield Finding(f"ripgrep: {rg or 'not found'}", rg is not None, "reinstall letta-code, or install ripgrep")
+    try:
+        yield Finding(f"ripgrep: {find_ripgrep(place.environment)}", True)
+    except ToolError:
+        yield Finding("ripgrep: not found", False, "reinstall letta-code, or install ripgrep")
 
 
 def _folders(place: Place) -> Iterator[Finding]:
     paths = place.paths
     if paths.temporary:
         yield Finding(
-            f"there is no home folder; everything is in {paths.data.parent}", False,
+            f"there is no home folder; everything is in {paths.data.parent}",
+            False,
             "set HOME or LETTA_HOME to a folder that stays",
         )
     for name, folder in (("memory", paths.memfs), ("config", paths.config), ("data", paths.data)):
         existing = _existing(folder)
         yield Finding(
-            f"{name}: {folder}", os.access(existing, os.W_OK | os.X_OK),
+            f"{name}: {folder}",
+            os.access(existing, os.W_OK | os.X_OK),
             f"{existing} cannot be written: change its owner, or set LETTA_HOME",
         )
 
@@ -90,10 +96,10 @@ def _agents(place: Place) -> Iterator[Finding]:
     if not agents:
         yield Finding("no agent yet: the first chat creates one", True)
     for state in agents:
-        yield from _safely(lambda at, state=state: _memory(at, state.id), place)
+        yield from _safely(partial(_memory, state.id), place)
 
 
-def _memory(place: Place, agent: str) -> Iterator[Finding]:
+def _memory(agent: str, place: Place) -> Iterator[Finding]:
     state = place.agents().find(agent)
     repository = place.agents().memory(state)
     place.agents().base_prompt(state)
@@ -102,22 +108,29 @@ def _memory(place: Place, agent: str) -> Iterator[Finding]:
         snapshot.objects.blob(blob)
     for problem in snapshot.problems:
         yield Finding(
-            f"{state.name}: {problem.path} {problem.message}", False, f"correct it in {repository.worktree}, then letta memory commit"
+            f"{state.name}: {problem.path} {problem.message}",
+            False,
+            f"correct it in {repository.worktree}, then letta memory commit",
         )
     drafts = len(repository.status())
     uncommitted = f", {drafts} uncommitted (letta memory status)" if drafts else ""
     yield Finding(
-        f"agent {state.name}: memory at {snapshot.revision[:10]}, {len(snapshot.entries)} files{uncommitted}", True
+        f"agent {state.name}: memory at {snapshot.revision[:10]}, {len(snapshot.entries)} files{uncommitted}",
+        True,
     )
 
 
 def _models(place: Place) -> Iterator[Finding]:
     from letta_code.models.providers import discover
 
-    reached = [found for found in asyncio.run(discover(place.settings(), place.environment)) if found.models]
-    names = ", ".join(found.name for found in reached)
+    found = discover(place.settings(), place.environment)
+    reached = [
+        status for status in found if status.reachable or (status.reachable is None and status.configured)
+    ]
+    names = ", ".join(f"{status.provider} at {status.address}" for status in reached)
     yield Finding(
-        f"models: {names or 'none can be reached'}", bool(reached),
+        f"models: {names or 'none can be reached'}",
+        bool(reached),
         "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server (ollama), or give --base-url",
     )
 

@@ -34,8 +34,8 @@ def run(words: Sequence[str]) -> int:
 def complain(message: str, hint: str = "") -> None:
     """Say what went wrong on stderr: one line, and what to do about it."""
     sys.stderr.write(f"letta: {message}\n")
-    if hint:
-        sys.stderr.write(f"       {hint}\n")
+    for line in hint.splitlines():
+        sys.stderr.write(f"       {line}\n")
 
 
 def _invoke(words: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from letta_code.cli import agents, config, conversations, memory
 from letta_code.cli.context import context_command
 from letta_code.cli.doctor import doctor_command
 from letta_code.cli.models import models_command
-from letta_code.cli.options import InputFormat, OutputFormat, PermissionMode, RunOptions
+from letta_code.cli.options import OutputFormat, PermissionMode, RunOptions
 from letta_code.cli.place import Place, complete_agents, complete_conversations
 from letta_code.cli.words import arrange, split_rules
 from letta_code.errors import UsageError
@@ -57,6 +57,8 @@ class RootGroup(TyperGroup):
         self.format_commands(ctx, formatter)
 
 
+_HELP = {"help_option_names": ["--help", "-h"]}
+
 app = typer.Typer(
     name="letta",
     cls=RootGroup,
@@ -64,7 +66,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     invoke_without_command=True,
     subcommand_metavar="[PROMPT] | COMMAND [ARGS]...",
-    context_settings={"help_option_names": ["--help", "-h"]},
     epilog=_EPILOG,
 )
 app.add_typer(agents.app, name="agents")
@@ -82,13 +83,16 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(context_settings=_HELP)
 def letta(
     ctx: typer.Context,
     print_mode: Annotated[
         bool,
         typer.Option(
-            "-p", "--print", "--prompt", rich_help_panel=_OUTPUT,
+            "-p",
+            "--print",
+            "--prompt",
+            rich_help_panel=_OUTPUT,
             help="Answer the PROMPT once on stdout and leave. Standard input, when piped, joins the prompt.",
         ),
     ] = False,
@@ -99,73 +103,89 @@ def letta(
             help="text: the answer. json: one result object. stream-json: every event as a line of JSON.",
         ),
     ] = OutputFormat.text,
-    input_format: Annotated[
-        InputFormat,
-        typer.Option(
-            rich_help_panel=_OUTPUT,
-            help="text: the prompt as it is. stream-json: user messages and answers as lines of JSON on stdin.",
-        ),
-    ] = InputFormat.text,
     max_turns: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", rich_help_panel=_OUTPUT, help="Stop after N requests to the model for one prompt."
+            min=1,
+            metavar="N",
+            rich_help_panel=_OUTPUT,
+            help="Stop after N requests to the model for one prompt.",
         ),
     ] = None,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", rich_help_panel=_OUTPUT, help="Tell what happens (tools, retries) on stderr."),
+        typer.Option(
+            "--verbose", rich_help_panel=_OUTPUT, help="Tell what happens (tools, retries) on stderr."
+        ),
     ] = False,
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", metavar="PROVIDER/NAME", rich_help_panel=_MODEL,
+            "--model",
+            "-m",
+            metavar="PROVIDER/NAME",
+            rich_help_panel=_MODEL,
             help="The model, such as anthropic/claude-sonnet-5-5 or ollama/qwen3. See `letta models`.",
         ),
     ] = None,
     base_url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", rich_help_panel=_MODEL,
+            metavar="URL",
+            rich_help_panel=_MODEL,
             help="Address of the model's server, when it is not the provider's own.",
         ),
     ] = None,
     system_prompt: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", rich_help_panel=_MODEL,
+            metavar="FILE",
+            rich_help_panel=_MODEL,
             help="Use this file as the agent's base system prompt. {CORE_MEMORY} says where memory goes.",
         ),
     ] = None,
     append_system_prompt: Annotated[
-        str, typer.Option(metavar="TEXT", rich_help_panel=_MODEL, help="Add TEXT after the base system prompt.")
+        str,
+        typer.Option(metavar="TEXT", rich_help_panel=_MODEL, help="Add TEXT after the base system prompt."),
     ] = "",
     agent: Annotated[
         str | None,
         typer.Option(
-            "--agent", "-a", metavar="ID|NAME", rich_help_panel=_WHO, autocompletion=complete_agents,
+            "--agent",
+            "-a",
+            metavar="ID|NAME",
+            rich_help_panel=_WHO,
+            autocompletion=complete_agents,
             help="Which agent. Without it: the one this folder used last, else the default one.",
         ),
     ] = None,
     new_agent: Annotated[
-        bool, typer.Option("--new-agent", rich_help_panel=_WHO, help="Create an agent with fresh memory and use it.")
+        bool,
+        typer.Option(
+            "--new-agent", rich_help_panel=_WHO, help="Create an agent with fresh memory and use it."
+        ),
     ] = False,
     resume: Annotated[
         bool,
         typer.Option(
-            "--continue", "-c", rich_help_panel=_WHO,
+            "--continue",
+            "-c",
+            rich_help_panel=_WHO,
             help="Go on with this folder's last conversation, or else the agent's latest one.",
         ),
     ] = False,
     conversation: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", rich_help_panel=_WHO, autocompletion=complete_conversations,
+            metavar="ID",
+            rich_help_panel=_WHO,
+            autocompletion=complete_conversations,
             help="Go on with this conversation, from any folder. The beginning of its id is enough.",
         ),
     ] = None,
     new: Annotated[
-        bool, typer.Option("--new", rich_help_panel=_WHO, help="Start a new conversation. This is the default.")
+        bool,
+        typer.Option("--new", rich_help_panel=_WHO, help="Start a new conversation. This is the default."),
     ] = False,
     permission_mode: Annotated[
         PermissionMode | None,
@@ -178,25 +198,35 @@ def letta(
     allowed_tools: Annotated[
         list[str] | None,
         typer.Option(
-            "--allowed-tools", "--allowedTools", metavar="LIST", rich_help_panel=_RIGHTS,
+            "--allowed-tools",
+            "--allowedTools",
+            metavar="LIST",
+            rich_help_panel=_RIGHTS,
             help="Rules that need no question, such as 'Bash(git log:*),Edit(src/**)'. May be repeated.",
         ),
     ] = None,
     disallowed_tools: Annotated[
         list[str] | None,
         typer.Option(
-            "--disallowed-tools", "--disallowedTools", metavar="LIST", rich_help_panel=_RIGHTS,
+            "--disallowed-tools",
+            "--disallowedTools",
+            metavar="LIST",
+            rich_help_panel=_RIGHTS,
             help="Rules that are refused, in the same form. They win over everything else.",
         ),
     ] = None,
     directory: Annotated[
         Path | None,
-        typer.Option("--cwd", "-C", metavar="DIR", rich_help_panel=_PLACE, help="Work in DIR instead of here."),
+        typer.Option(
+            "--cwd", "-C", metavar="DIR", rich_help_panel=_PLACE, help="Work in DIR instead of here."
+        ),
     ] = None,
     add_dir: Annotated[
         list[Path] | None,
         typer.Option(
-            "--add-dir", metavar="DIR", rich_help_panel=_PLACE,
+            "--add-dir",
+            metavar="DIR",
+            rich_help_panel=_PLACE,
             help="Let tools work in DIR as well. May be repeated.",
         ),
     ] = None,
@@ -213,7 +243,6 @@ def letta(
         prompt=ctx.obj.prompt,
         print_mode=print_mode,
         output_format=output_format.value,
-        input_format=input_format.value,
         model=model,
         base_url=base_url,
         agent=agent,
@@ -254,13 +283,16 @@ def invoke(words: Sequence[str]) -> int:
     command = cast(TyperGroup, typer.main.get_command(app))
     takes_value = {
         name: not getattr(parameter, "is_flag", False)
-        for parameter in (*command.params, command.get_help_option(typer.Context(command)))
-        if parameter is not None
+        for parameter in command.params
         for name in parameter.opts
     }
+    takes_value |= dict.fromkeys(_HELP["help_option_names"], False)
     arranged = arrange(words, takes_value, tuple(command.commands))
     result = command.main(
-        list(arranged.arguments), prog_name="letta", standalone_mode=False, obj=RunOptions(prompt=arranged.prompt)
+        list(arranged.arguments),
+        prog_name="letta",
+        standalone_mode=False,
+        obj=RunOptions(prompt=arranged.prompt),
     )
     return result if isinstance(result, int) else 0
 

@@ -23,7 +23,10 @@ app = typer.Typer(
 Agent: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--agent", "-a", metavar="ID|NAME", autocompletion=complete_agents,
+        "--agent",
+        "-a",
+        metavar="ID|NAME",
+        autocompletion=complete_agents,
         help="Whose memory. Without it: the agent this folder used last, else the default one.",
     ),
 ]
@@ -33,7 +36,9 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command()
 def log(
     ctx: typer.Context,
-    path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Only commits that changed it.")] = None,
+    path: Annotated[
+        str | None, typer.Argument(metavar="[PATH]", help="Only commits that changed it.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many commits.")] = 50,
     agent: Agent = None,
     json: Json = False,
@@ -58,7 +63,9 @@ def log(
 @app.command()
 def show(
     ctx: typer.Context,
-    what: Annotated[str, typer.Argument(metavar="[REV:]PATH", help="system/human.md, HEAD~1:system/human.md")],
+    what: Annotated[
+        str, typer.Argument(metavar="[REV:]PATH", help="system/human.md, HEAD~1:system/human.md")
+    ],
     agent: Agent = None,
 ) -> None:
     """Print a memory file as it was committed. Without REV: as it is at HEAD."""
@@ -86,7 +93,9 @@ def show(
 def diff(
     ctx: typer.Context,
     old: Annotated[str | None, typer.Argument(metavar="[A]", help="A revision; without it: HEAD.")] = None,
-    new: Annotated[str | None, typer.Argument(metavar="[B]", help="Another; without it: the work tree.")] = None,
+    new: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="Another; without it: the work tree.")
+    ] = None,
     agent: Agent = None,
     json: Json = False,
 ) -> None:

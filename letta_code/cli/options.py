@@ -15,13 +15,6 @@ class OutputFormat(StrEnum):
     stream_json = "stream-json"
 
 
-class InputFormat(StrEnum):
-    """How `letta -p` is asked."""
-
-    text = "text"
-    stream_json = "stream-json"
-
-
 class PermissionMode(StrEnum):
     """What tools may do without a question."""
 
@@ -38,7 +31,6 @@ class RunOptions:
     prompt: str | None = None
     print_mode: bool = False
     output_format: str = "text"
-    input_format: str = "text"
     model: str | None = None
     base_url: str | None = None
     agent: str | None = None

@@ -19,8 +19,8 @@ def run_prompt(options: RunOptions, place: Place) -> int:
         LettaError: it could not start. A program that reads JSON has got a result object then.
     """
     if not options.print_mode:
-        if options.output_format != "text" or options.input_format != "text":
-            raise UsageError("--output-format and --input-format go with -p", "letta -p …, or leave them out")
+        if options.output_format != "text":
+            raise UsageError("--output-format goes with -p", "letta -p …, or leave it out")
         return asyncio.run(_chat(options, place))
     try:
         return asyncio.run(_one_shot(options, place))

@@ -3,11 +3,12 @@ else. Nothing is written into the person's project."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
@@ -22,7 +23,7 @@ from letta_code.memory.prompt import PromptCache
 from letta_code.memory.repository import Author, MemoryRepository
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Policy
+from letta_code.tools.permissions import Mode, Policy
 from letta_code.tools.rules import Rules
 from letta_code.tools.toolbox import build_toolbox
 
@@ -64,12 +65,14 @@ class Workbench:
             found = self._place.conversations().find(options.conversation)
             agent = self._place.agents().load(found.key)
             if options.agent and self._place.agents().find(options.agent).key != agent.key:
-                raise UsageError(
-                    f"{found.id} belongs to the agent {agent.name}", "leave --agent out, it is found by itself"
-                )
-            return await self._session(agent, found.id)
-        agent = self._chosen_agent()
-        return await self._session(agent, self._last_conversation(agent) if options.resume else None)
+                raise UsageError(f"{found.id} belongs to the agent {agent.name}", "leave --agent out")
+            return self._session(agent, found.id)
+        agent = self._existing_agent()
+        if agent is None:
+            # Without a model nothing is made.
+            model = self._opened_model(self._model)
+            return self._session(self._new_agent(), None, model)
+        return self._session(agent, self._last_conversation(agent) if options.resume else None)
 
     # What the chat's slash commands need ----------------------------------------------------------
 
@@ -85,12 +88,12 @@ class Workbench:
 
     async def new_session(self) -> Session:
         """A new conversation of the same agent, with the same model."""
-        return await self._session(self._current(), None)
+        return self._session(self._current(), None)
 
     async def resume(self, conversation_id: str) -> Session:
         """Open an earlier conversation, with its own agent."""
         found = self._place.conversations().find(conversation_id)
-        return await self._session(self._place.agents().load(found.key), found.id)
+        return self._session(self._place.agents().load(found.key), found.id)
 
     def conversations(self) -> Sequence[ConversationSummary]:
         """The agent's conversations, latest first."""
@@ -100,16 +103,22 @@ class Workbench:
         """Let `session` ask the model `handle` from its next request on."""
         if not isinstance(session, Session):
             raise TypeError("the session was not opened here")
-        model = await self._opened_model(handle)
+        model = self._opened_model(handle)
         await session.set_model(model).close()
         self._model = model.info.handle
 
     async def models(self) -> Sequence[str]:
         """Handles of the models that can be reached."""
+        from letta_code.models.catalog import known_models
         from letta_code.models.providers import discover
 
-        found = await discover(self._settings, self._place.environment)
-        return [f"{provider.name}/{name}" for provider in found for name in provider.models]
+        found = await asyncio.to_thread(discover, self._settings, self._place.environment)
+        known = [
+            handle
+            for handle in known_models()
+            if any(status.configured and handle.startswith(f"{status.provider}/") for status in found)
+        ]
+        return [*known, *(handle for status in found for handle in status.models if handle not in known)]
 
     def memory_log(self) -> Sequence[str]:
         """The latest memory commits, one line each, newest first."""
@@ -134,24 +143,26 @@ class Workbench:
             raise AgentError("no agent is open yet")
         return self._agent
 
-    def _chosen_agent(self) -> AgentState:
+    def _existing_agent(self) -> AgentState | None:
+        """The agent that the options mean; None: one has to be created."""
         store = self._place.agents()
         if self._options.new_agent:
-            names = {state.name for state in store.list()}
-            number = 2
-            while (name := f"{DEFAULT_AGENT}-{number}") in names:
-                number += 1
-            return self._new_agent(name if DEFAULT_AGENT in names else DEFAULT_AGENT)
+            return None
         if self._options.agent or store.list():
             return self._place.agent(self._options.agent)
         _, problems = store.list_with_problems()
         if problems:
             raise AgentError(problems[0], "`letta doctor` says more; --new-agent starts with a fresh one")
-        return self._new_agent(DEFAULT_AGENT)
+        return None
 
-    def _new_agent(self, name: str) -> AgentState:
+    def _new_agent(self) -> AgentState:
         from letta_code.memory.seed import default_files
 
+        names = {state.name for state in self._place.agents().list()}
+        name, number = DEFAULT_AGENT, 1
+        while name in names:
+            number += 1
+            name = f"{DEFAULT_AGENT}-{number}"
         state = self._place.agents().create(name, packaged_base_prompt(), default_files())
         self._say(
             f"created the agent {name}; its memory is in {self._place.paths.memory_worktree(state.key)}"
@@ -173,19 +184,20 @@ class Workbench:
         )
         return known[0].id
 
-    async def _opened_model(self, handle: str | None) -> Model:
+    def _opened_model(self, handle: str | None) -> Model:
         from letta_code.models.providers import open_model
 
-        return await open_model(handle, self._settings, self._place.environment, self._options.base_url)
+        return open_model(handle, self._settings, self._place.environment, self._options.base_url)
 
     # Putting together -----------------------------------------------------------------------------
 
-    async def _session(self, agent: AgentState, conversation_id: str | None) -> Session:
+    def _session(self, agent: AgentState, conversation_id: str | None, model: Model | None = None) -> Session:
         store = self._place.conversations()
         repository = self._place.agents().memory(agent)
         conversation = None if conversation_id is None else store.open(agent.key, conversation_id)
         try:
-            model = await self._opened_model(self._model or _last_model(conversation) or agent.model)
+            if model is None:
+                model = self._opened_model(self._model or _last_model(conversation) or agent.model)
             if conversation is None:
                 conversation = store.create(agent.key, self._place.project)
             session = self._assembled(agent, conversation, model, repository)
@@ -235,7 +247,7 @@ class Workbench:
             toolbox=build_toolbox(
                 workspace, repository, Author(agent.name, f"{agent.id}@letta.local"), agent.id
             ),
-            policy=Policy(options.permission_mode or permissions.mode, rules, workspace),
+            policy=Policy(_mode(options.permission_mode or permissions.mode), rules, workspace),
             workspace=workspace,
             memory=repository,
             prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),
@@ -264,6 +276,13 @@ def _last_model(conversation: Conversation | None) -> str | None:
     if conversation is None or not conversation.history.steps:
         return None
     return conversation.history.steps[-1].sent.model
+
+
+def _mode(name: str) -> Mode:
+    for mode in get_args(Mode):
+        if mode == name:
+            return cast(Mode, mode)
+    raise UsageError(f"no such permission mode: {name}", f"one of {', '.join(get_args(Mode))}")
 
 
 def _check(options: RunOptions) -> None:

@@ -119,7 +119,11 @@ def _value_is_next(word: str, names: Sequence[str]) -> bool:
 
 def _unknown(name: str, takes_value: Mapping[str, bool]) -> UsageError:
     near = difflib.get_close_matches(name, takes_value, n=1)
-    hint = f"did you mean {near[0]}?" if near else "see letta --help; a prompt that begins with a dash follows --"
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else "see letta --help; a prompt that begins with a dash follows --"
+    )
     return UsageError(f"no such option: {name}", hint)
 
 
