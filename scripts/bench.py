@@ -17,13 +17,14 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 import pygit2
 
 from letta_code.memory.edits import Replace
-from letta_code.memory.prompt import PromptCache
+from letta_code.memory.prompt import CompiledPrompt, PromptCache
 from letta_code.memory.repository import Author, MemoryRepository
 from tests.model_server import ModelServer
 
@@ -117,16 +118,16 @@ def compile_costs(folder: Path, runs: int) -> None:
             home / "repo.git", home / "memory", memory_files(count), AUTHOR, "bench"
         )
         head = median_ms(repository.head, 50)
-        walk = median_ms(lambda git=repository.git_dir: _tree_walk(git), runs)
+        walk = median_ms(partial(_tree_walk, repository.git_dir), runs)
         cold, cached, after = [], [], []
         for run in range(runs):
-            cache = PromptCache(home / f"cache-{run}")
             fresh = MemoryRepository.open(repository.git_dir)
-            cold.append(median_ms(lambda c=cache, r=fresh: c.get(base, r, r.head()), 1))
-            cached.append(median_ms(lambda c=cache, r=fresh: c.get(base, r, r.head()), 5))
+            compiled = partial(_compile, PromptCache(home / f"cache-{run}"), base, fresh)
+            cold.append(median_ms(compiled, 1))
+            cached.append(median_ms(compiled, 5))
             edit = Replace("system/fact-0.md", f"marker {run}.", f"marker {run + 1}.")
             fresh.commit(edit, "bench edit", AUTHOR)
-            after.append(median_ms(lambda c=cache, r=fresh: c.get(base, r, r.head()), 1))
+            after.append(median_ms(compiled, 1))
         print(
             f"  {count:6} {head:10.2f} {walk:10.2f} {statistics.median(cold):10.2f} "
             f"{statistics.median(cached):10.2f} {statistics.median(after):10.2f}"
@@ -142,6 +143,10 @@ def memory_files(count: int) -> dict[str, str]:
         header = f"---\ndescription: fact number {number}\n---\n"
         files_[f"{place}/fact-{number}.md"] = f"{header}marker 0.\n{body}\n"
     return files_
+
+
+def _compile(cache: PromptCache, base: str, repository: MemoryRepository) -> CompiledPrompt:
+    return cache.get(base, repository, repository.head())
 
 
 def _tree_walk(git_dir: Path) -> int:
