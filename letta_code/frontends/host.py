@@ -1,0 +1,179 @@
+"""What the front ends need from below and beside them: the session they translate, and, for the chat,
+the host that opens sessions and answers slash commands. Protocols only; `agent` and `cli` fulfil them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from letta_code.conversations.store import ConversationSummary
+from letta_code.core.events import Event
+from letta_code.core.ids import AgentKey
+from letta_code.core.messages import ToolSpec
+from letta_code.core.tooling import ApprovalRequest, Decision
+from letta_code.models.base import ModelInfo
+
+Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
+
+
+class AgentView(Protocol):
+    """Which agent answers."""
+
+    @property
+    def key(self) -> AgentKey:
+        """Organisation and agent id."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+
+class ConversationView(Protocol):
+    """Which conversation is open."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        ...
+
+
+class ModelView(Protocol):
+    """Which model is asked."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about it."""
+        ...
+
+
+class ToolboxView(Protocol):
+    """Which tools the model has."""
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """In the order the model is told."""
+        ...
+
+
+class PolicyView(Protocol):
+    """What tools may do without a question."""
+
+    @property
+    def mode(self) -> str:
+        """A permission mode."""
+        ...
+
+
+class WorkspaceView(Protocol):
+    """Where the tools work."""
+
+    @property
+    def project(self) -> Path:
+        """The working directory."""
+        ...
+
+    @property
+    def memory(self) -> Path | None:
+        """The memory work tree."""
+        ...
+
+
+class Turn(Protocol):
+    """A turn that was begun."""
+
+    def events(self) -> AsyncIterator[Event]:
+        """`TurnStarted` first, `TurnDone` last, whatever happens."""
+        ...
+
+    def cancel(self) -> None:
+        """Interrupt: tools are stopped, then `TurnDone` comes with status "interrupted"."""
+        ...
+
+
+class Session(Protocol):
+    """An open conversation with everything that answers in it."""
+
+    @property
+    def agent(self) -> AgentView:
+        """Who answers."""
+        ...
+
+    @property
+    def conversation(self) -> ConversationView:
+        """Where it is kept."""
+        ...
+
+    @property
+    def model(self) -> ModelView:
+        """What is asked."""
+        ...
+
+    @property
+    def toolbox(self) -> ToolboxView:
+        """What it can do."""
+        ...
+
+    @property
+    def policy(self) -> PolicyView:
+        """What it may do."""
+        ...
+
+    @property
+    def workspace(self) -> WorkspaceView:
+        """Where it works."""
+        ...
+
+    def turn(self, text: str, ask: Ask) -> Turn:
+        """Begin a turn with the person's words."""
+        ...
+
+    async def close(self) -> None:
+        """Stop background processes and release the conversation."""
+        ...
+
+
+class Host(Protocol):
+    """What the chat's slash commands need. Every method may raise `LettaError`.
+
+    A method that returns a session leaves the old one open: the chat closes it once the new one is there.
+    """
+
+    @property
+    def history_file(self) -> Path:
+        """Where typed lines are kept; its folder is private."""
+        ...
+
+    @property
+    def log_file(self) -> Path:
+        """Where the traceback of a bug is."""
+        ...
+
+    async def new_session(self) -> Session:
+        """A new conversation of the same agent, with the same model."""
+        ...
+
+    async def resume(self, conversation_id: str) -> Session:
+        """Open an earlier conversation; the beginning of its id is enough."""
+        ...
+
+    def conversations(self) -> Sequence[ConversationSummary]:
+        """This agent's conversations, latest first."""
+        ...
+
+    async def open_model(self, session: Session, handle: str) -> None:
+        """Let `session` ask the model `handle` from its next turn on."""
+        ...
+
+    async def models(self) -> Sequence[str]:
+        """Handles of the models that can be reached."""
+        ...
+
+    def memory_log(self) -> Sequence[str]:
+        """The latest memory commits, one line each, newest first."""
+        ...
+
+    def context(self, session: Session) -> str:
+        """What the next request would carry, as a short text for people."""
+        ...

@@ -1,0 +1,74 @@
+"""`letta -p`: one turn, the answer on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Literal
+
+from letta_code.core.events import ApprovalGiven, Event, Notice, Retrying, ToolDone, ToolRunning, TurnDone
+from letta_code.core.text import one_line
+from letta_code.frontends.host import Session
+from letta_code.frontends.output import Output, plain_text, prepare_streams
+from letta_code.frontends.result import drive, failure_text, result_object
+
+
+async def run_oneshot(
+    session: Session, prompt: str, output_format: Literal["text", "json"], verbose: bool
+) -> int:
+    """Answer `prompt` once; returns the exit code (0, 1, 75, 130, 143, or 129 after a hang-up).
+
+    The session stays open; whoever opened it closes it, which stops background commands.
+    """
+    prepare_streams()
+    out, err = Output(sys.stdout), Output(sys.stderr)
+    tell = verbose or sys.stderr.isatty()
+
+    def show(event: Event) -> bool:
+        line = progress_line(event) if tell or _always(event) else None
+        if line is not None:
+            err.line(line)
+        return True
+
+    done, code = await drive(session, prompt, show)
+    if output_format == "json":
+        out.line(json.dumps(result_object(session, done)))
+    elif done.text:
+        out.line(plain_text(done.text) if sys.stdout.isatty() else done.text)
+    report_failure(done, err)
+    return code
+
+
+def progress_line(event: Event) -> str | None:
+    """What stderr says of an event, or None."""
+    match event:
+        case ToolRunning(title=title):
+            return f"· {plain_text(one_line(title))}"
+        case ToolDone(name=name, output=output) if output.status != "ok":
+            first = output.content[0]
+            words = first.text if first.type == "text" else ""
+            return f"  {name}: {output.status}: {plain_text(one_line(words, 200))}"
+        case ApprovalGiven(decision=decision) if decision.choice == "deny":
+            return f"  refused: {plain_text(one_line(decision.feedback, 300))}"
+        case Retrying(attempt=attempt, wait=wait, reason=reason):
+            return f"retry {attempt} in {wait:.0f} s: {plain_text(one_line(reason, 300))}"
+        case Notice(level=level, text=text):
+            return f"{level}: {plain_text(text)}"
+        case _:
+            return None
+
+
+def _always(event: Event) -> bool:
+    return isinstance(event, Notice) and event.level == "warning"
+
+
+def report_failure(done: TurnDone, err: Output) -> None:
+    """Say on stderr why the turn failed and what helps."""
+    if done.status == "success":
+        return
+    err.line(f"letta: {plain_text(failure_text(done))}")
+    hint = done.error.hint if done.error is not None else ""
+    if done.status == "max_turns" and not hint:
+        hint = "raise --max-turns, or go on with letta -c"
+    if hint:
+        err.line(f"  {plain_text(hint)}")
