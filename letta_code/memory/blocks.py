@@ -97,7 +97,7 @@ class Block:
             return f"{self.text[:at]}description: {scalar}{newline}{self.text[at:]}"
         header, offset = _header(self.text, opening.end(), self.path), opening.end()
         # The pure Python loader: its marks count characters.
-        root = yaml.compose(header, Loader=yaml.SafeLoader)
+        root: Any = yaml.compose(header, Loader=yaml.SafeLoader)
         for key, value in root.value:
             if key.value == "description":
                 first, last = offset + value.start_mark.index, offset + value.end_mark.index

@@ -6,7 +6,7 @@ written is for `memory.rules`; locking, committing and the work tree are for the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -31,7 +31,7 @@ class Edit(Protocol):
         ...
 
 
-def memory_path(files: Files, given: str) -> str:
+def memory_path(files: Container[str], given: str) -> str:
     """The file that `given` means: with or without a leading `memory/` or `/memories/` and `.md`.
 
     Raises:
@@ -194,7 +194,9 @@ def _file_or_folder(files: Files, given: str) -> tuple[str, list[str]]:
     inside = sorted(name for name in files if name.startswith(folder + "/")) if folder else []
     named = "" if path.endswith("/") else next((p for p in (path, path + ".md") if p in files), "")
     if named and inside and named != path:
-        raise MemoryEditError(f"{given!r} is ambiguous: say {folder}.md for the file or {folder}/ for the folder")
+        raise MemoryEditError(
+            f"{given!r} is ambiguous: say {folder}.md for the file or {folder}/ for the folder"
+        )
     if named:
         return "", [named]
     if inside:

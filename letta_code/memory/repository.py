@@ -8,6 +8,7 @@ but in `repo.git/config`). Writing is in `repository_commit`, objects in `reposi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from letta_code.memory.repository_objects import GitObjects, when
 from letta_code.memory.snapshot import MemorySnapshot, changed_paths
 
 __all__ = ["Author", "Draft", "MemoryCommit", "MemoryRepository", "Provenance"]
+
+_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 
 LOCK_WAIT = 30.0
 """Seconds a commit waits for other writers of ours."""
@@ -63,7 +67,9 @@ class MemoryRepository:
             MemoryStoreError: missing, damaged, or owned by another user.
         """
         git, worktree = open_repository(git_dir)
-        return cls(git, git_dir, worktree, index_wait)
+        repository = cls(git, git_dir, worktree, index_wait)
+        repository._engine.heal()
+        return repository
 
     def head(self) -> str:
         """The commit that memory is at (hex).
@@ -142,7 +148,9 @@ class MemoryRepository:
         """The drafts: files of the work tree that differ from HEAD, by path."""
         return self._engine.drafts()
 
-    def log(self, limit: int = 50, path: str | None = None, revision: str | None = None) -> tuple[MemoryCommit, ...]:
+    def log(
+        self, limit: int = 50, path: str | None = None, revision: str | None = None
+    ) -> tuple[MemoryCommit, ...]:
         """Commits from `revision` (HEAD when None) back, newest first; only those that changed the file or
         folder `path`, when given."""
         found: list[MemoryCommit] = []
@@ -202,4 +210,17 @@ class MemoryRepository:
 
 
 def _patch(diff: pygit2.Diff) -> str:
-    return "".join(patch.data.decode("utf-8", "replace") for patch in diff if patch is not None)
+    texts = (patch.data.decode("utf-8", "replace") for patch in diff if patch is not None)
+    return "".join(_readable_names(text) for text in texts)
+
+
+def _readable_names(patch: str) -> str:
+    """`patch` with the names in its header as they are, where libgit2 wrote them in octal."""
+    header, mark, hunks = patch.partition("\n@@ ")
+    return _QUOTED.sub(_unquoted, header) + mark + hunks
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    data = _OCTAL.sub(lambda m: bytes([int(m[1], 8)]), match[1].encode("utf-8"))
+    name = data.decode("utf-8", "replace")
+    return name if name.isprintable() and "\\" not in name else match[0]

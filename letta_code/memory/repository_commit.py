@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pygit2
-from pygit2.enums import FileMode, RepositoryState, FileStatus
+from pygit2.enums import FileMode, FileStatus, RepositoryState
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError, StorageError
 from letta_code.memory.edits import Edit
@@ -24,6 +25,9 @@ from letta_code.memory.repository_objects import GitObjects, signature, tree_wit
 from letta_code.memory.rules import check
 from letta_code.memory.snapshot import Entry, MemorySnapshot, changed_paths
 from letta_code.storage import locked, write_atomically
+
+_NEXT = "index.next"
+_OURS = b"letta-code\n"
 
 Change = tuple[str, int] | None
 """Blob id and Git mode; None deletes."""
@@ -52,8 +56,13 @@ class CommitEngine:
     """All writing to one repository."""
 
     def __init__(
-        self, git: pygit2.Repository, objects: GitObjects, git_dir: Path, worktree: Path,
-        lock_wait: float, index_wait: float,
+        self,
+        git: pygit2.Repository,
+        objects: GitObjects,
+        git_dir: Path,
+        worktree: Path,
+        lock_wait: float,
+        index_wait: float,
     ) -> None:
         self._git = git
         self._objects = objects
@@ -77,8 +86,7 @@ class CommitEngine:
 
     def snapshot(self, revision: pygit2.Oid) -> MemorySnapshot:
         """The files of a commit."""
-        commit = self._git[revision]
-        assert isinstance(commit, pygit2.Commit)
+        commit = cast("pygit2.Commit", self._git[revision])
         return MemorySnapshot(str(revision), str(commit.tree_id), self._objects)
 
     def commit_edit(
@@ -90,7 +98,7 @@ class CommitEngine:
             now = self.snapshot(head)
             contents = self._rebased(edit, now, expected)
             files = _Files(now)
-            contents = {p: d for p, d in contents.items() if (files[p] if p in files else None) != d}
+            contents = {p: d for p, d in contents.items() if files.get(p) != d}
             if not contents:
                 raise MemoryEditError("nothing would change: memory already says this")
             check(files, contents)
@@ -127,8 +135,7 @@ class CommitEngine:
         message = commit_message(f'Revert "{title}"\n\nThis reverts commit {commit.id}.', None)
         with self._writing() as head:
             now = self.snapshot(head)
-            ours = self._git[head]
-            assert isinstance(ours, pygit2.Commit)
+            ours = cast("pygit2.Commit", self._git[head])
             index = self._git.revert_commit(commit, ours)
             if index.conflicts is not None:
                 paths = sorted({e.path for sides in index.conflicts for e in sides if e is not None})
@@ -143,7 +150,9 @@ class CommitEngine:
                 entry = after.find(path)
                 changes[path] = (entry.id, _mode(entry)) if entry is not None else None
             if not changes:
-                raise MemoryStoreError(f"nothing to revert: memory no longer holds what {str(commit.id)[:7]} did")
+                raise MemoryStoreError(
+                    f"nothing to revert: memory no longer holds what {str(commit.id)[:7]} did"
+                )
             return self._write(now, changes, message, author)
 
     def drafts(self) -> tuple[Draft, ...]:
@@ -196,7 +205,11 @@ class CommitEngine:
         return changes
 
     def _write(
-        self, now: MemorySnapshot, changes: Mapping[str, Change], message: str, author: Author,
+        self,
+        now: MemorySnapshot,
+        changes: Mapping[str, Change],
+        message: str,
+        author: Author,
         drafts: bool = False,
     ) -> str:
         """Everything from objects to index; the caller holds the locks."""
@@ -211,20 +224,24 @@ class CommitEngine:
                 for path, change in changes.items():
                     undo[path] = self._draft_bytes(path)
                     self._put(path, self._objects.blob(change[0]) if change else None, change)
-            made = self._git.create_commit("HEAD", who, who, message, pygit2.Oid(hex=tree), [pygit2.Oid(hex=now.revision)])
+            made = self._git.create_commit(
+                "HEAD", who, who, message, pygit2.Oid(hex=tree), [pygit2.Oid(hex=now.revision)]
+            )
         except (OSError, StorageError, pygit2.GitError) as error:
             for path, data in undo.items():
                 self._put(path, data, None)
             index.unlink(missing_ok=True)
             if self.head() != pygit2.Oid(hex=now.revision):
                 raise MemoryConflict("HEAD moved while the edit was written", "make it again") from error
-            raise MemoryStoreError(f"cannot write to memory: {error}", "check the disk's free space and owner") from error
+            raise MemoryStoreError(
+                f"cannot write to memory: {error}", "check the disk's free space and owner"
+            ) from error
         os.replace(index, self._git_dir / "index")
         return str(made)
 
     def _next_index(self, changes: Mapping[str, Change]) -> Path:
         """The index after the commit, as a file beside the present one."""
-        current, target = self._git_dir / "index", self._git_dir / "index.next"
+        current, target = self._git_dir / "index", self._git_dir / _NEXT
         target.unlink(missing_ok=True)
         if current.exists():
             target.write_bytes(current.read_bytes())
@@ -246,7 +263,9 @@ class CommitEngine:
                 if entry is not None and change is not None:
                     raise MemoryEditError(_DRAFT.format(path=path))
                 continue
-            if not self._differs(path, entry) or (change is not None and not self._differs_from(path, change[0])):
+            if not self._differs(path, entry) or (
+                change is not None and not self._differs_from(path, change[0])
+            ):
                 continue
             raise MemoryEditError(_DRAFT.format(path=path))
 
@@ -285,18 +304,45 @@ class CommitEngine:
     @contextmanager
     def _writing(self) -> Iterator[pygit2.Oid]:
         """Hold both locks; gives HEAD as it is under them."""
-        with locked(
-            self._git_dir / "letta.lock", self._lock_wait, "memory is busy: another process is writing to it",
-            "try again",
-        ), self._index_lock():
+        with (
+            locked(
+                self._git_dir / "letta.lock",
+                self._lock_wait,
+                "memory is busy: another process is writing to it",
+                "try again",
+            ),
+            self._index_lock(),
+        ):
             if self._git.head_is_detached:
-                raise MemoryStoreError("memory's HEAD is detached", "run `git switch main` in the memory folder")
+                raise MemoryStoreError(
+                    "memory's HEAD is detached", "run `git switch main` in the memory folder"
+                )
             if self._git.state() != RepositoryState.NONE:
                 raise MemoryStoreError(
                     "a merge, revert or rebase is unfinished in the memory folder",
                     "finish or abort it there with git (`git status` says how)",
                 )
-            yield self.head()
+            head = self.head()
+            if (self._git_dir / _NEXT).exists():
+                self._heal(head)
+            yield head
+
+    def heal(self) -> None:
+        """Bring the index up to date when a process of ours died between moving HEAD and the index."""
+        if (self._git_dir / _NEXT).exists():
+            try:
+                with self._writing():
+                    pass
+            except (MemoryStoreError, StorageError):
+                return  # the next commit tries again, and says what is in the way
+
+    def _heal(self, head: pygit2.Oid) -> None:
+        target = self._git_dir / _NEXT
+        target.unlink()
+        index = pygit2.Index(str(target))
+        index.read_tree(self._git[self.snapshot(head).root].id)
+        index.write()
+        os.replace(target, self._git_dir / "index")
 
     @contextmanager
     def _index_lock(self) -> Iterator[None]:
@@ -304,9 +350,14 @@ class CommitEngine:
         until = time.monotonic() + self._index_wait
         while True:
             try:
-                os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+                os.write(handle, _OURS)
+                os.close(handle)
                 break
             except FileExistsError:
+                if _is_ours(file):
+                    file.unlink(missing_ok=True)  # we hold `letta.lock`, so whoever made it is dead
+                    continue
                 if time.monotonic() > until:
                     raise MemoryStoreError(
                         f"memory is locked by {file}", "if no git command is running there, delete that file"
@@ -318,7 +369,16 @@ class CommitEngine:
             file.unlink(missing_ok=True)
 
 
-_DRAFT = "{path}: has an uncommitted draft in the memory folder; commit or undo it first (letta memory status)"
+_DRAFT = (
+    "{path}: has an uncommitted draft in the memory folder; commit or undo it first (letta memory status)"
+)
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        return file.read_bytes() == _OURS
+    except FileNotFoundError:
+        return False
 
 
 def _mode(entry: Entry | None) -> int:

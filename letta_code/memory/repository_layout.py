@@ -57,7 +57,8 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
     """The repository and its work tree."""
     if not git_dir.is_dir():
         raise MemoryStoreError(
-            f"there is no memory repository at {git_dir}", "create an agent, or restore the folder from a copy"
+            f"there is no memory repository at {git_dir}",
+            "create an agent, or restore the folder from a copy",
         )
     try:
         git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
@@ -70,7 +71,7 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
         if not worktree.exists():
             private_folder(worktree)
             _write_link(git_dir, worktree)
-            git.checkout_head(strategy=CheckoutStrategy.FORCE)
+            git.checkout(git.head, strategy=CheckoutStrategy.FORCE)
     except (KeyError, pygit2.GitError) as error:
         if "not owned" in str(error):
             raise MemoryStoreError(
@@ -86,9 +87,10 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
 
 def _initialise(made: Path, git_dir: Path, worktree: Path) -> None:
     relative = os.path.relpath(worktree, git_dir)
+    made.mkdir(mode=0o700)  # first, since libgit2 resolves the relative work tree through it
     pygit2.init_repository(
         str(made),
-        flags=RepositoryInitFlag.NO_DOTGIT_DIR | RepositoryInitFlag.MKDIR | RepositoryInitFlag.NO_REINIT,
+        flags=RepositoryInitFlag.NO_DOTGIT_DIR | RepositoryInitFlag.NO_REINIT,
         mode=0o700,
         workdir_path=relative,
         initial_head="main",

@@ -74,9 +74,7 @@ class GitObjects:
         return tuple(sorted(entries, key=lambda entry: entry.name))
 
     def _files_below(self, id: str) -> int:
-        return sum(
-            self.files_below(entry.id) if entry.kind == "folder" else 1 for entry in self.folder(id)
-        )
+        return sum(self.files_below(entry.id) if entry.kind == "folder" else 1 for entry in self.folder(id))
 
 
 def tree_with(git: pygit2.Repository, tree: str | None, changes: Mapping[str, tuple[str, int] | None]) -> str:
@@ -110,7 +108,9 @@ def signature(author: Author) -> pygit2.Signature:
     name = "".join(char for char in author.name if char.isprintable() and char not in "<>").strip()
     email = "".join(char for char in author.email if char.isprintable() and char not in "<> ")
     clean = name.encode("utf-8", "replace").decode("utf-8")
-    return pygit2.Signature(clean or "agent", email or "agent@letta.invalid", int(datetime.now().timestamp()), 0)
+    return pygit2.Signature(
+        clean or "agent", email or "agent@letta.invalid", int(datetime.now().timestamp()), 0
+    )
 
 
 def when(stamp: pygit2.Signature) -> str:

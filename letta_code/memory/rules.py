@@ -91,7 +91,9 @@ def refuse_read_only(path: str, data: bytes) -> None:
     except MemoryEditError:
         return  # what cannot be read cannot claim protection; a change may be its repair
     if read_only:
-        raise MemoryEditError(f"{path}: is read-only; only a person may change it, with git in the memory folder")
+        raise MemoryEditError(
+            f"{path}: is read-only; only a person may change it, with git in the memory folder"
+        )
 
 
 def _problems(files: Mapping[str, bytes], changes: Changes) -> Iterator[str]:
