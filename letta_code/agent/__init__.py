@@ -1,1 +1,1 @@
-"""One turn and what it needs. Knows no terminal, no Git and no SDK."""
+"""The agent: sessions, turns, prompts and state. Knows no terminal, no Git library and no SDK."""

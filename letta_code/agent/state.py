@@ -75,7 +75,7 @@ class AgentStore:
         self,
         name: str,
         base_prompt: str,
-        files: Mapping[str, bytes],
+        files: Mapping[str, str],
         model: str | None = None,
         org: str = DEFAULT_ORG,
         description: str = "",
@@ -118,7 +118,7 @@ class AgentStore:
             raise
         return state
 
-    def _make_memory(self, state: AgentState, files: Mapping[str, bytes]) -> None:
+    def _make_memory(self, state: AgentState, files: Mapping[str, str]) -> None:
         from letta_code.memory.repository import Author, MemoryRepository
 
         key = state.key
@@ -316,7 +316,7 @@ class ProjectStore:
 
     def last(self, project: Path) -> ProjectUse | None:
         """What `project` used last, or None."""
-        item = self._read().get(os.path.realpath(project))
+        item: Any = self._read().get(os.path.realpath(project))
         try:
             return ProjectUse(AgentKey(item["org"], item["agent"]), item["conversation"])
         except (TypeError, KeyError, LettaError):

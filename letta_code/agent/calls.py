@@ -1,0 +1,239 @@
+"""The tool calls of one answer: validate, ask, run, record. One result for each call, whatever happens.
+
+Neighbouring calls without effects run together; every other call runs alone, in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from letta_code.conversations.store import Conversation
+from letta_code.core.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    Event,
+    MemoryChanged,
+    ToolDone,
+    ToolProgress,
+    ToolRunning,
+)
+from letta_code.core.messages import Image, Text, ToolCall, ToolResult
+from letta_code.core.text import one_line, well_formed
+from letta_code.core.tooling import ApprovalRequest, ToolOutput
+from letta_code.errors import LettaError, StorageError, ToolError, UsageError
+from letta_code.tools.base import Arguments, Call, Tool
+from letta_code.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from letta_code.agent.session import Ask
+    from letta_code.tools.permissions import Policy
+
+_log = logging.getLogger(__name__)
+_SHOWN = 300  # characters of received arguments in an error
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A call whose tool is known and whose arguments are valid."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    arguments: Arguments
+    effects: bool
+
+
+class CallRunner:
+    """Runs the calls of one answer. Results go to the conversation's journal as they come."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        policy: Policy,
+        conversation: Conversation,
+        ask: Ask,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._toolbox = toolbox
+        self._policy = policy
+        self._conversation = conversation
+        self._ask = ask
+        self._emit = emit
+        self._began: dict[str, float] = {}
+        self._answered: set[str] = set()
+
+    async def run(self, calls: Sequence[ToolCall], cut: ToolCall | None = None) -> None:
+        """Answer every call. `cut` is one that the output limit broke off: it is not run.
+
+        When this is cancelled, or the journal cannot be written, calls may be left without a result;
+        `interrupt` gives them one.
+
+        Raises:
+            StorageError: the journal cannot be written.
+        """
+        together: list[_Ready] = []
+        for call in calls:
+            ready = self._check(call, call is cut)
+            if isinstance(ready, _Ready) and not ready.effects:
+                together.append(ready)
+                continue
+            await self._run_together(together)
+            together = []
+            if isinstance(ready, _Ready):
+                if await self._allowed(ready):
+                    self._conversation.mark_started(call.id, call.name)
+                    await self._run_one(ready)
+            else:
+                self._finish(call, ready)
+        await self._run_together(together)
+
+    def interrupt(self, calls: Sequence[ToolCall]) -> None:
+        """Give every call that has no result yet one that says it was interrupted."""
+        for call in calls:
+            if call.id not in self._answered:
+                words = (
+                    "Interrupted by the person while it ran: it may have had part of its effect."
+                    if call.id in self._began
+                    else "Interrupted by the person before it ran; nothing was done."
+                )
+                self._finish(call, ToolOutput.of(words, status="interrupted"))
+
+    # One call -------------------------------------------------------------------------------------
+
+    def _check(self, call: ToolCall, cut: bool) -> _Ready | ToolOutput:
+        if cut:
+            return _error("The output limit cut this call off, so it was not run. Write a shorter one.")
+        if call.arguments is None:
+            return _error(f"The arguments are not a JSON object ({call.problem}); received: {_cut(call.raw)}")
+        tool = self._toolbox.get(call.name)
+        if tool is None:
+            return _error(
+                f"There is no tool {_cut(call.name)!r}. The tools are: {', '.join(self._toolbox.names)}."
+            )
+        try:
+            arguments = tool.arguments.model_validate(dict(call.arguments))
+            return _Ready(call, tool, arguments, tool.has_effects(arguments))
+        except ValidationError as error:
+            return _error(_explained(call, error))
+        except ToolError as error:
+            return _error(str(error))
+        except Exception as error:
+            return self._bug(call, error)
+
+    async def _allowed(self, ready: _Ready) -> bool:
+        call, tool = ready.call, ready.tool
+        try:
+            verdict = self._policy.judge(tool, ready.arguments)
+            if verdict.decision == "allow":
+                return True
+            if verdict.decision == "deny":
+                self._finish(call, _denied(verdict.reason))
+                return False
+            request = ApprovalRequest(
+                call.id,
+                call.name,
+                tool.kind,
+                tool.title(ready.arguments),
+                verdict.reason,
+                verdict.rule,
+                tool.preview(ready.arguments),
+            )
+        except ToolError as error:
+            self._finish(call, _error(str(error)))
+            return False
+        self._emit(ApprovalAsked(request))
+        decision = await self._ask(request)
+        self._emit(ApprovalGiven(call.id, decision))
+        if decision.choice == "deny":
+            self._finish(call, _denied(decision.feedback or "the person said no"))
+            return False
+        if decision.choice == "always" and verdict.rule:
+            try:
+                self._policy.grant(verdict.rule)
+            except UsageError:
+                _log.exception("the rule %r that was offered is not one", verdict.rule)
+        return True
+
+    async def _run_together(self, group: list[_Ready]) -> None:
+        allowed = [ready for ready in group if await self._allowed(ready)]
+        if len(allowed) == 1:
+            await self._run_one(allowed[0])
+        elif allowed:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for ready in allowed:
+                        tasks.create_task(self._run_one(ready))
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from errors
+
+    async def _run_one(self, ready: _Ready) -> None:
+        call = ready.call
+        self._began[call.id] = time.monotonic()
+
+        def progress(text: str) -> None:
+            self._emit(ToolProgress(call.id, well_formed(text)))
+
+        try:
+            self._emit(ToolRunning(call, one_line(ready.tool.title(ready.arguments), 200)))
+            around = Call(call.id, self._conversation.id, progress)
+            output = await ready.tool.run(ready.arguments, around)
+        except ToolError as error:
+            output = _error(str(error))
+        except LettaError as error:
+            output = _error(f"{error.message}. {error.hint}".strip())
+        except Exception as error:
+            output = self._bug(call, error)
+        self._finish(call, output)
+
+    def _bug(self, call: ToolCall, error: Exception) -> ToolOutput:
+        _log.exception("the tool %s failed unexpectedly", call.name)
+        return _error(f"The tool failed unexpectedly: {type(error).__name__}: {_cut(str(error))}")
+
+    def _finish(self, call: ToolCall, output: ToolOutput) -> None:
+        output = _sendable(output)
+        self._conversation.add_result(ToolResult(call.id, output.content, output.status))
+        self._answered.add(call.id)
+        began = self._began.get(call.id)
+        seconds = 0.0 if began is None else time.monotonic() - began
+        self._emit(ToolDone(call.id, call.name, output, seconds))
+        if output.committed is not None:
+            self._emit(MemoryChanged(output.committed))
+
+
+def _sendable(output: ToolOutput) -> ToolOutput:
+    """`output` as providers take it: no empty text, no lone surrogate, never nothing."""
+    content: list[Text | Image] = []
+    for block in output.content:
+        if isinstance(block, Image):
+            content.append(block)
+        elif block.text.strip():
+            content.append(Text(well_formed(block.text)))
+    return replace(output, content=tuple(content) or (Text("(no output)"),))
+
+
+def _error(text: str) -> ToolOutput:
+    return ToolOutput.of(text, status="error")
+
+
+def _denied(reason: str) -> ToolOutput:
+    return ToolOutput.of(f"Not allowed: {reason}. It was not run.", status="denied")
+
+
+def _cut(text: str) -> str:
+    return well_formed(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)")
+
+
+def _explained(call: ToolCall, error: ValidationError) -> str:
+    lines = []
+    for item in error.errors(include_url=False, include_context=False, include_input=False)[:8]:
+        where = ".".join(str(part) for part in item["loc"]) or "arguments"
+        lines.append(f"- {where}: {item['msg']}")
+    received = _cut(json.dumps(dict(call.arguments or {}), ensure_ascii=False))
+    return "\n".join([f"Wrong arguments for {call.name}:", *lines, f"Received: {received}"])

@@ -1,0 +1,125 @@
+"""Which prompt a request carries: the three-way table, and its execution.
+
+========= ======== ============================================ ==========
+base hash revision                                              what happens
+========= ======== ============================================ ==========
+same      same                                                  `stored`
+same      moved    the model takes system messages inside       `update`
+otherwise                                                       `compiled`
+========= ======== ============================================ ==========
+
+Nothing is recorded here: the key and the update become part of the conversation with the step that
+carried them, so a failed request loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from letta_code.conversations.history import History
+from letta_code.core.messages import Message, PromptKey, Text
+from letta_code.errors import MemoryStoreError
+
+if TYPE_CHECKING:
+    from letta_code.memory.prompt import CompiledPrompt, PromptCache
+    from letta_code.memory.repository import MemoryRepository
+
+How = Literal["stored", "compiled", "update"]
+
+
+def decide(last: PromptKey | None, base: str, head: str, system_messages: bool) -> How:
+    """The three-way table. `last` is the key of the last committed step, `base` the hash of the base
+    prompt now, `head` memory's commit now."""
+    if last is None or last.base != base:
+        return "compiled"
+    if last.revision != last.seen and not system_messages:
+        return "compiled"  # the model was changed: it can't be sent the updates that lie between
+    if last.seen == head:
+        return "stored"
+    return "update" if system_messages else "compiled"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request's prompt. `update` is new with this request; `warning` is one line for the person."""
+
+    system: str
+    key: PromptKey
+    how: How
+    update: Message | None = None
+    problems: tuple[str, ...] = ()
+    warning: str = ""
+
+
+class Prompts:
+    """Prepares the prompt of each request of a session."""
+
+    def __init__(self, cache: PromptCache, repository: MemoryRepository, base: str) -> None:
+        from letta_code.memory.prompt import base_hash
+
+        self._cache = cache
+        self._repository = repository
+        self._base = base
+        self._hash = base_hash(base)
+
+    def prepare(self, last: PromptKey | None, system_messages: bool) -> Prepared:
+        """The prompt of the next request.
+
+        Raises:
+            MemoryStoreError: memory cannot be read, and no prompt that worked is cached.
+        """
+        try:
+            head = self._repository.head()
+            return self._prepare(last, head, system_messages)
+        except MemoryStoreError as error:
+            if last is None or last.base != self._hash:
+                raise
+            compiled = self._compile(last.revision)
+            warning = f"memory cannot be read ({error.message}); the last good prompt is used"
+            return Prepared(compiled.text, last, "stored", None, _sentences(compiled), warning)
+
+    def _prepare(self, last: PromptKey | None, head: str, system_messages: bool) -> Prepared:
+        how = decide(last, self._hash, head, system_messages)
+        if last is not None and how != "compiled":
+            try:
+                return self._kept(last, head, how)
+            except MemoryStoreError:
+                pass  # the revision it was compiled from is gone from the repository
+        compiled = self._compile(head)
+        key = PromptKey(self._hash, head, head)
+        return Prepared(compiled.text, key, "compiled", None, _sentences(compiled))
+
+    def _kept(self, last: PromptKey, head: str, how: How) -> Prepared:
+        compiled = self._compile(last.revision)
+        if how == "stored":
+            return Prepared(compiled.text, last, "stored", None, _sentences(compiled))
+        from letta_code.memory.render import render_update
+
+        text = render_update(self._repository.snapshot(last.seen), self._repository.snapshot(head))
+        key = replace(last, seen=head)
+        if not text:
+            return Prepared(compiled.text, key, "stored", None, _sentences(compiled))
+        update = Message("system", (Text(text),), "harness")
+        return Prepared(compiled.text, key, "update", update, _sentences(compiled))
+
+    def _compile(self, revision: str) -> CompiledPrompt:
+        return self._cache.get(self._base, self._repository, revision)
+
+
+def visible_messages(history: History, key: PromptKey) -> tuple[Message, ...]:
+    """The conversation as a request with the prompt `key` sends it: without the memory updates that were
+    sent under an older system prompt, since what they say is older than `key`."""
+    current = set()
+    for step in reversed(history.steps):
+        if (step.sent.prompt.base, step.sent.prompt.revision) != (key.base, key.revision):
+            break
+        if step.sent.update is not None:
+            current.add(step.sent.update.id)
+    return tuple(
+        entry.message for entry in history.entries if entry.message.role != "system" or entry.id in current
+    )
+
+
+def _sentences(compiled: CompiledPrompt) -> tuple[str, ...]:
+    return tuple(f"{problem.path} {problem.message}" for problem in compiled.problems)

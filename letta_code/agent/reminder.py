@@ -1,0 +1,145 @@
+"""The `<system-reminder>`: volatile facts that travel with the person's message, never in the prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import signal
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from letta_code.core.text import one_line, well_formed
+from letta_code.tools.base import Workspace
+
+_GIT_SECONDS = 1.0
+_GIT_BYTES = 65_536
+_GIT_FILES = 20
+_PROJECT_TEXT = 8_000  # characters
+_PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
+
+
+class Reminder:
+    """Tells all facts with the first message of a session, later only those that changed."""
+
+    def __init__(self, workspace: Workspace, agent_id: str, conversation_id: str) -> None:
+        self._workspace = workspace
+        self._agent_id = agent_id
+        self._conversation_id = conversation_id
+        self._told: dict[str, str] = {}
+
+    async def text(self, first: bool) -> str:
+        """The reminder for the next message; "" when nothing changed. `first`: the conversation is new,
+        so the project's own instructions go along."""
+        opening = not self._told
+        facts = self._facts(datetime.now().astimezone())
+        lines = [f"{name}: {value}" for name, value in facts.items() if self._told.get(name) != value]
+        self._told = facts
+        if opening:
+            lines += await git_summary(self._workspace.project, os.environ)
+        parts = ["\n".join(lines)] if lines else []
+        if first and (instructions := project_instructions(self._workspace.project)):
+            parts.append(instructions)
+        if not parts:
+            return ""
+        body = well_formed("\n\n".join(parts)).replace("</system-reminder", "&lt;/system-reminder")
+        return f"<system-reminder>\n{body}\n</system-reminder>"
+
+    def _facts(self, now: datetime) -> dict[str, str]:
+        facts = {
+            "Date": now.strftime("%Y-%m-%d (%A)"),
+            "Working directory": one_line(str(self._workspace.project), 1000),
+            "Platform": f"{platform.system()} {platform.release()}",
+            "Agent": self._agent_id,
+            "Conversation": self._conversation_id,
+        }
+        if self._workspace.memory is not None:
+            facts["Memory ($MEMORY_DIR)"] = str(self._workspace.memory)
+        return facts
+
+
+def project_instructions(project: Path) -> str:
+    """The project's AGENTS.md or CLAUDE.md, bounded and marked as the project's text; "" without one."""
+    for name in _PROJECT_FILES:
+        path = project / name
+        try:
+            if not path.is_file():
+                continue
+            with path.open("rb") as file:
+                text = file.read(_PROJECT_TEXT * 4 + 4).decode("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if text:
+            cut = "\n[cut here; Read the file for the rest]" if len(text) > _PROJECT_TEXT else ""
+            return (
+                f"{name} of this project (written by the project's authors, not by the person you talk to):\n"
+                f"{text[:_PROJECT_TEXT]}{cut}"
+            )
+    return ""
+
+
+async def git_summary(project: Path, environment: Mapping[str, str]) -> list[str]:
+    """Branch and changed files of the project's repository as a few lines; none without a repository,
+    without git, or when it takes over a second. Never writes to the index, never runs a hook."""
+    clean = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+    clean |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    command = ("git", "-c", "core.fsmonitor=false", "status", "--porcelain=v1", "--branch", "-z")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=project,
+            env=clean,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return []
+    try:
+        data, whole = await asyncio.wait_for(_bounded(process), _GIT_SECONDS)
+    except TimeoutError:
+        return ["Git: status took too long"]
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    return _git_lines(data, whole)
+
+
+async def _bounded(process: asyncio.subprocess.Process) -> tuple[bytes, bool]:
+    assert process.stdout is not None
+    data = b""
+    while len(data) < _GIT_BYTES:
+        piece = await process.stdout.read(_GIT_BYTES - len(data))
+        if not piece:
+            await process.wait()
+            return data, True
+        data += piece
+    return data, False
+
+
+def _git_lines(data: bytes, whole: bool) -> list[str]:
+    items = data.decode("utf-8", "replace").split("\0")[:-1]
+    if not items or not items[0].startswith("## "):
+        return []
+    lines = [f"Git branch: {one_line(items[0][3:], 200)}"]
+    changes = []
+    skip = False
+    for item in items[1:]:
+        if skip:  # the old name of a renamed file
+            skip = False
+            continue
+        skip = item[:2].strip()[:1] in {"R", "C"}
+        changes.append(f"  {item[:2]} {one_line(item[3:], 200)}")
+    if not changes:
+        return [*lines, "Git status: clean"] if whole else lines
+    count = f"{len(changes)}" if whole else f"more than {len(changes)}"
+    lines.append(f"Git status at the start: {count} changed")
+    lines += changes[:_GIT_FILES]
+    if len(changes) > _GIT_FILES or not whole:
+        lines.append("  …")
+    return lines

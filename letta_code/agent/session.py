@@ -1,0 +1,73 @@
+"""A session: one open conversation with what it needs. Composition only; the work is in the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from letta_code.agent.prompting import Prompts
+from letta_code.agent.reminder import Reminder
+from letta_code.agent.retry import RetryPolicy
+from letta_code.agent.state import AgentState
+from letta_code.conversations.store import Conversation
+from letta_code.core.tooling import ApprovalRequest, Decision
+from letta_code.errors import UsageError
+from letta_code.models.base import Model
+from letta_code.tools.base import Workspace
+from letta_code.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from letta_code.agent.turn import Turn
+    from letta_code.memory.repository import MemoryRepository
+    from letta_code.tools.permissions import Policy
+
+Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
+"""How a front end answers a permission question."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One open conversation. `skills` is the `<available_skills>` text ("" when there are none);
+    `max_turns` limits the requests of one turn (None: no limit)."""
+
+    agent: AgentState
+    conversation: Conversation
+    model: Model
+    toolbox: Toolbox
+    policy: Policy
+    workspace: Workspace
+    memory: MemoryRepository
+    prompts: Prompts
+    reminder: Reminder
+    skills: str = ""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    max_turns: int | None = None
+    busy: bool = False
+
+    def turn(self, text: str, ask: Ask) -> Turn:
+        """A turn with the person's `text`. It starts when its events are read.
+
+        Raises:
+            UsageError: the text is empty, or a turn is running.
+        """
+        from letta_code.agent.turn import Turn
+
+        if not text.strip():
+            raise UsageError("the prompt is empty", "say what you want")
+        if self.busy:
+            raise UsageError("a turn is running", "wait for its end, or interrupt it")
+        return Turn(self, text, ask)
+
+    def set_model(self, model: Model) -> Model:
+        """Use `model` from the next request on; returns the one used before, for the caller to close."""
+        before, self.model = self.model, model
+        return before
+
+    async def close(self) -> None:
+        """End background processes, close the model and the conversation. Safe to call twice."""
+        try:
+            await self.toolbox.close()
+            await self.model.close()
+        finally:
+            self.conversation.close()

@@ -1,0 +1,330 @@
+"""One turn: from the person's words to `TurnDone`, step by step.
+
+::
+
+    input journalled → prompt → request (retried as a whole) → answer journalled → calls → checkpoint → …
+
+A worker task does the work and puts events into a queue; `events` hands them on. So a front end that
+reads slowly, stops reading or fails never leaves the conversation half-written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from letta_code.agent.calls import CallRunner
+from letta_code.agent.prompting import Prepared, visible_messages
+from letta_code.conversations.history import Sent, Update
+from letta_code.core.events import (
+    Event,
+    MessageDone,
+    Notice,
+    PromptReady,
+    Retrying,
+    StepDone,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallStarted,
+    TurnDone,
+    TurnError,
+    TurnStarted,
+    TurnStatus,
+)
+from letta_code.core.ids import new_message_id
+from letta_code.core.messages import Block, Message, Text, ToolCall, Usage
+from letta_code.core.text import well_formed
+from letta_code.errors import EXIT_FAILED, LettaError, MemoryStoreError, ModelError, StorageError
+from letta_code.models.base import Completed, ModelRequest, TextPart, ThinkingPart, ToolCallPart
+
+if TYPE_CHECKING:
+    from letta_code.agent.session import Ask, Session
+
+_log = logging.getLogger(__name__)
+
+_HOPELESS = frozenset({"invalid_request", "context_overflow", "refusal"})
+"""Errors of a first request that the same input would meet again: it does not stay in the conversation."""
+
+
+class _Refused(LettaError):
+    """The model refused to answer."""
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What the turn amounts to so far."""
+
+    steps: int = 0
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    text: str = ""
+    revision: str = ""
+
+
+class Turn:
+    """One turn of a session. `events` may be read once."""
+
+    def __init__(self, session: Session, text: str, ask: Ask) -> None:
+        self._session = session
+        self._text = well_formed(text)
+        self._ask = ask
+        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._worker: asyncio.Task[None] | None = None
+        self._working = False
+        self._cancelled = False
+        self._totals = _Totals()
+        self._warned: set[str] = set()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What happens: `TurnStarted` first, exactly one `TurnDone` last. Closing the iterator early
+        cancels the turn."""
+        self._session.busy = True
+        self._worker = asyncio.create_task(self._work())
+        try:
+            while True:
+                event = await self._queue.get()
+                yield event
+                if isinstance(event, TurnDone):
+                    return
+        finally:
+            if not self._worker.done():
+                self._worker.cancel()
+                await asyncio.wait({self._worker})
+            self._session.busy = False
+
+    def cancel(self) -> None:
+        """End the turn: the model's stream and running tools are stopped, what finished is kept. Safe to
+        call at any time, and more than once."""
+        if not self._cancelled:
+            self._cancelled = True
+            if self._worker is not None and self._working:
+                self._worker.cancel()
+
+    # The worker -----------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        began = time.monotonic()
+        status: TurnStatus = "error"
+        error: TurnError | None = None
+        started = False
+        self._working = True
+        try:
+            message = await self._input()
+            message_id = self._session.conversation.begin_turn(message)
+            started = True
+            self._emit(
+                TurnStarted(self._session.conversation.id, self._session.conversation.turns, message_id)
+            )
+            if self._cancelled:
+                status = "interrupted"
+            else:
+                status = await self._steps()
+        except asyncio.CancelledError:
+            status = "interrupted"
+        except LettaError as problem:
+            error = _turn_error(problem)
+        except Exception as problem:
+            _log.exception("bug in a turn")
+            text = f"{type(problem).__name__}: {problem}"
+            error = TurnError("bug", text, "this is a bug; the log has the traceback", False, EXIT_FAILED)
+        self._working = False
+        if not started:
+            conversation = self._session.conversation
+            self._emit(TurnStarted(conversation.id, conversation.turns, ""))
+        else:
+            error = self._close_journal(status, error) or error
+            status = "error" if error is not None else status
+        totals = self._totals
+        self._emit(
+            TurnDone(
+                status,
+                totals.text,
+                totals.steps,
+                totals.usage,
+                time.monotonic() - began,
+                totals.cost,
+                self._revision(),
+                error,
+            )
+        )
+
+    async def _input(self) -> Message:
+        session = self._session
+        reminder = await session.reminder.text(first=not session.conversation.messages)
+        blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
+        return Message("user", blocks, "person", len(blocks) - 1)
+
+    def _close_journal(self, status: TurnStatus, error: TurnError | None) -> TurnError | None:
+        dropped = error is not None and error.kind in _HOPELESS and self._totals.steps == 0
+        try:
+            self._session.conversation.end_turn(status, error and error.message, dropped=dropped)
+        except StorageError as problem:
+            return error or _turn_error(problem)
+        if dropped:
+            self._emit(Notice("info", "Your message was not added to the conversation."))
+        return None
+
+    def _revision(self) -> str:
+        try:
+            return self._session.memory.head()
+        except MemoryStoreError:
+            return self._totals.revision
+
+    # Steps ----------------------------------------------------------------------------------------
+
+    async def _steps(self) -> TurnStatus:
+        session = self._session
+        session.conversation.set_extra(session.skills)
+        step = 0
+        while True:
+            step += 1
+            calls = await self._step(step)
+            self._totals.steps = step
+            if not calls:
+                return "success"
+            if session.max_turns is not None and step >= session.max_turns:
+                return "max_turns"
+
+    async def _step(self, step: int) -> bool:
+        """Make one step and commit it; returns whether the model waits for results."""
+        session = self._session
+        prepared = self._prepare()
+        self._emit(StepStarted(step))
+        request = self._request(prepared)
+        completed = await self._answered(request)
+        if completed.stop == "refusal":
+            raise _Refused("the model refused to answer", "say it another way, or choose another model")
+        message = _kept(completed.message)
+        if message is None and completed.stop != "max_tokens":
+            completed = await self._answered(request)
+            message = _kept(completed.message)
+        update = None if prepared.update is None else Update(new_message_id(), prepared.update)
+        digest = hashlib.sha256("\0".join(request.system).encode()).hexdigest()
+        sent = Sent(prepared.key, session.model.info.handle, digest, update)
+        conversation = session.conversation
+        message_id = conversation.add_answer(step, message, completed.stop, completed.usage, sent)
+        if message is not None:
+            self._totals.text = message.text
+            self._emit(MessageDone(message_id, message))
+        self._tell(completed, message)
+        calls = () if message is None else message.tool_calls
+        if calls and message is not None:
+            cut = message.blocks[-1] if completed.stop == "max_tokens" else None
+            await self._run(calls, cut if isinstance(cut, ToolCall) else None)
+        conversation.commit_step()
+        self._emit(StepDone(step, completed.usage))
+        return bool(calls)
+
+    def _prepare(self) -> Prepared:
+        session = self._session
+        prepared = session.prompts.prepare(
+            session.conversation.last_prompt, session.model.info.system_messages
+        )
+        self._totals.revision = prepared.key.seen
+        if prepared.warning and prepared.warning not in self._warned:
+            self._warned.add(prepared.warning)
+            self._emit(Notice("warning", prepared.warning))
+        self._emit(PromptReady(prepared.key, prepared.how, prepared.problems))
+        return prepared
+
+    def _request(self, prepared: Prepared) -> ModelRequest:
+        session = self._session
+        messages = visible_messages(session.conversation.history, prepared.key)
+        if prepared.update is not None:
+            messages = (*messages, prepared.update)
+        system = (prepared.system, session.skills) if session.skills else (prepared.system,)
+        return ModelRequest(system, messages, session.toolbox.specs(), session.conversation.id)
+
+    async def _answered(self, request: ModelRequest) -> Completed:
+        """Send the request, again where that may help."""
+        attempt = 0
+        while True:
+            try:
+                completed = await self._streamed(request)
+            except ModelError as error:
+                attempt += 1
+                wait = self._session.retry.wait(error, attempt)
+                self._emit(Retrying(attempt, wait, error.message))
+                await asyncio.sleep(wait)
+            else:
+                self._count(completed.usage)
+                return completed
+
+    async def _streamed(self, request: ModelRequest) -> Completed:
+        stream = self._session.model.stream(request)
+        try:
+            async for part in stream:
+                match part:
+                    case TextPart(text):
+                        self._emit(TextDelta(well_formed(text)))
+                    case ThinkingPart(text):
+                        self._emit(ThinkingDelta(well_formed(text)))
+                    case ToolCallPart(call_id, name):
+                        self._emit(ToolCallStarted(call_id, name))
+                    case Completed():
+                        return part
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        raise ModelError("the model's answer ended early", "broken_stream")
+
+    def _count(self, usage: Usage) -> None:
+        cost = self._session.model.info.cost(usage)
+        self._totals.usage += usage
+        self._totals.cost = None if cost is None or self._totals.cost is None else self._totals.cost + cost
+
+    def _tell(self, completed: Completed, message: Message | None) -> None:
+        for note in completed.notes:
+            if note not in self._warned:
+                self._warned.add(note)
+                self._emit(Notice("warning", note))
+        if completed.stop == "max_tokens":
+            self._emit(Notice("warning", "The answer reached the model's output limit and was cut off."))
+        elif message is None:
+            self._emit(Notice("warning", "The model answered nothing."))
+
+    async def _run(self, calls: tuple[ToolCall, ...], cut: ToolCall | None) -> None:
+        session = self._session
+        runner = CallRunner(session.toolbox, session.policy, session.conversation, self._ask, self._emit)
+        try:
+            await runner.run(calls, cut)
+        except asyncio.CancelledError:
+            runner.interrupt(calls)
+            session.conversation.commit_step()
+            self._totals.steps += 1
+            raise
+
+    def _emit(self, event: Event) -> None:
+        self._queue.put_nowait(event)
+
+
+def _kept(message: Message) -> Message | None:
+    """The message as it is recorded: no empty text, no lone surrogates; None when it says and asks
+    nothing (reasoning alone is no answer)."""
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, Text):
+            if block.text.strip():
+                blocks.append(Text(well_formed(block.text)))
+        else:
+            blocks.append(block)
+    if not any(isinstance(block, Text | ToolCall) for block in blocks):
+        return None
+    return replace(message, role="assistant", blocks=tuple(blocks), origin="agent", reminder=0)
+
+
+def _turn_error(problem: LettaError) -> TurnError:
+    if isinstance(problem, ModelError):
+        kind, retryable = str(problem.kind), problem.retryable
+    elif isinstance(problem, _Refused):
+        kind, retryable = "refusal", False
+    else:
+        kind, retryable = type(problem).__name__.removesuffix("Error").lower(), False
+    return TurnError(kind, problem.message, problem.hint, retryable, problem.exit_code)

@@ -1,0 +1,86 @@
+"""All tools of a session. A new tool is one line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from letta_code.core.messages import ToolSpec
+from letta_code.errors import UsageError
+from letta_code.tools.base import Tool, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from letta_code.memory.repository import Author, MemoryRepository
+
+
+class Toolbox:
+    """Tools by name, in the order the model sees them."""
+
+    def __init__(self, tools: Sequence[Tool[Any]]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._specs = tuple(tool.spec() for tool in tools)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names, in order."""
+        return tuple(self._tools)
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told; the same for as long as the session lives."""
+        return self._specs
+
+    def get(self, name: str) -> Tool[Any] | None:
+        """The tool of this name, or None."""
+        return self._tools.get(name)
+
+    async def close(self) -> None:
+        """Free what the tools hold (background processes)."""
+        for tool in self._tools.values():
+            await tool.close()
+
+
+def build_toolbox(
+    workspace: Workspace,
+    repository: MemoryRepository,
+    author: Author,
+    agent_id: str,
+    allowed: tuple[str, ...] | None = None,
+    disallowed: tuple[str, ...] = (),
+) -> Toolbox:
+    """The tools for one session: all, or those named in `allowed`, without those in `disallowed`.
+
+    Raises:
+        UsageError: a name is not a tool's.
+    """
+    from letta_code.tools.edit import Edit, MultiEdit
+    from letta_code.tools.files import Read, Write
+    from letta_code.tools.memory import MemoryTool
+    from letta_code.tools.search import LS, Glob, Grep
+    from letta_code.tools.seen import SeenFiles
+    from letta_code.tools.shell import Bash, BashOutput, KillShell, ShellPool
+    from letta_code.tools.todo import TodoWrite
+
+    seen = SeenFiles()
+    shells = ShellPool(workspace)
+    tools: tuple[Tool[Any], ...] = (
+        Read(workspace, seen),
+        Write(workspace, seen),
+        Edit(workspace, seen),
+        MultiEdit(workspace, seen),
+        Glob(workspace),
+        Grep(workspace),
+        LS(workspace),
+        Bash(workspace, shells),
+        BashOutput(shells),
+        KillShell(shells),
+        TodoWrite(),
+        MemoryTool(repository, author, agent_id),
+    )
+    known = {tool.name for tool in tools}
+    for name in (*(allowed or ()), *disallowed):
+        if name not in known:
+            raise UsageError(f"there is no tool {name!r}", f"the tools are {', '.join(sorted(known))}")
+    return Toolbox(
+        [tool for tool in tools if (allowed is None or tool.name in allowed) and tool.name not in disallowed]
+    )
