@@ -109,7 +109,9 @@ def show(
 @app.command()
 def delete(
     ctx: typer.Context,
-    agent: Annotated[str, typer.Argument(metavar="ID|NAME", autocompletion=complete_agents)],
+    agent: Annotated[
+        str, typer.Argument(metavar="ID|NAME", autocompletion=complete_agents, help="Which agent.")
+    ],
     purge: Annotated[
         bool, typer.Option("--purge", help="Delete its memory as well. There is no way back.")
     ] = False,

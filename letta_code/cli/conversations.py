@@ -67,7 +67,12 @@ def list_conversations(
 @app.command()
 def show(
     ctx: typer.Context,
-    conversation: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_conversations)],
+    conversation: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", autocompletion=complete_conversations, help="Which one; its beginning is enough."
+        ),
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON: header, messages and steps.")] = False,
 ) -> None:
     """One conversation, message by message."""
@@ -105,7 +110,12 @@ def show(
 @app.command()
 def delete(
     ctx: typer.Context,
-    conversation: Annotated[str, typer.Argument(metavar="ID", autocompletion=complete_conversations)],
+    conversation: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", autocompletion=complete_conversations, help="Which one; its beginning is enough."
+        ),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete a conversation. Memory keeps what was learned in it."""

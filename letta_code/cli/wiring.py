@@ -63,10 +63,10 @@ class Workbench:
         options = self._options
         if options.conversation:
             found = self._place.conversations().find(options.conversation)
-            agent = self._place.agents().load(found.key)
-            if options.agent and self._place.agents().find(options.agent).key != agent.key:
-                raise UsageError(f"{found.id} belongs to the agent {agent.name}", "leave --agent out")
-            return self._session(agent, found.id)
+            owner = self._place.agents().load(found.key)
+            if options.agent and self._place.agents().find(options.agent).key != owner.key:
+                raise UsageError(f"{found.id} belongs to the agent {owner.name}", "leave --agent out")
+            return self._session(owner, found.id)
         agent = self._existing_agent()
         if agent is None:
             # Without a model nothing is made.

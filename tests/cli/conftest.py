@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import Letta
+
+
+@pytest.fixture
+def letta(tmp_path: Path) -> Letta:
+    project = tmp_path / "project"
+    project.mkdir()
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    return Letta(tmp_path / "home", project)
