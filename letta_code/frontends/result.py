@@ -30,13 +30,11 @@ async def refuse(request: ApprovalRequest) -> Decision:
     )
 
 
-async def drive(
-    session: Session, prompt: str, show: Callable[[Event], bool], *, watch_parent: bool = True
-) -> tuple[TurnDone, int]:
+async def drive(session: Session, prompt: str, show: Callable[[Event], bool]) -> tuple[TurnDone, int]:
     """Run one turn to its end. `show` gets every event; False from it (its reader has gone) cancels."""
     turn = session.turn(prompt, refuse)
     done: TurnDone | None = None
-    async with ending_signals(turn.cancel, watch_parent=watch_parent) as ending:
+    async with ending_signals(turn.cancel) as ending:
         async for event in turn.events():
             if isinstance(event, TurnDone):
                 done = event

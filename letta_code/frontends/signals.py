@@ -17,8 +17,9 @@ _POLL = 1.0  # seconds between looks at our parent
 class Ending:
     """Whether something from outside ended the turn. `code` is then the exit code."""
 
-    def __init__(self, cancel: Callable[[], None]) -> None:
+    def __init__(self, cancel: Callable[[], None], interactive: bool) -> None:
         self._cancel = cancel
+        self._interactive = interactive
         self.code: int | None = None
 
     def end(self, code: int) -> None:
@@ -28,26 +29,28 @@ class Ending:
         self._cancel()
 
     def interrupt(self) -> None:
-        """SIGINT: the first one cancels, the second one leaves at once."""
-        if self.code is not None:
+        """SIGINT: the first one cancels, the second one leaves at once, except in a chat, where an
+        impatient Ctrl-C must not end the session."""
+        if self.code is not None and not self._interactive:
             raise SystemExit(EXIT_INTERRUPTED)
         self.end(EXIT_INTERRUPTED)
 
 
 @asynccontextmanager
-async def ending_signals(cancel: Callable[[], None], *, watch_parent: bool = True) -> AsyncIterator[Ending]:
-    """While the block runs, SIGINT, SIGTERM, SIGHUP and (for one-shot) our parent's death call `cancel`.
+async def ending_signals(cancel: Callable[[], None], *, interactive: bool = False) -> AsyncIterator[Ending]:
+    """While the block runs, SIGINT, SIGTERM, SIGHUP and (unless `interactive`: a chat) our parent's
+    death call `cancel`.
 
     A SIGHUP that was ignored when we started (nohup) stays ignored, and then the parent may die too.
     """
     loop = asyncio.get_running_loop()
-    ending = Ending(cancel)
+    ending = Ending(cancel, interactive)
     hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     loop.add_signal_handler(signal.SIGINT, ending.interrupt)
     loop.add_signal_handler(signal.SIGTERM, ending.end, EXIT_TERMINATED)
     if hangup:
         loop.add_signal_handler(signal.SIGHUP, ending.end, EXIT_HANGUP)
-    watcher = asyncio.create_task(_parent_death(ending)) if watch_parent and hangup else None
+    watcher = asyncio.create_task(_parent_death(ending)) if hangup and not interactive else None
     try:
         yield ending
     finally:

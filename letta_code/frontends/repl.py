@@ -1,0 +1,183 @@
+"""The chat: reads a line, runs a turn or a slash command, prints its events, until the person leaves."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.text import Text
+
+from letta_code import __version__
+from letta_code.core.text import one_line
+from letta_code.core.tooling import ApprovalRequest, Decision
+from letta_code.errors import EXIT_INTERRUPTED, LettaError
+from letta_code.frontends import show
+from letta_code.frontends.host import Host, Session, Turn
+from letta_code.frontends.keys import InputLine, TypeAhead
+from letta_code.frontends.output import plain_text, prepare_streams, wants_colour
+from letta_code.frontends.screen import Screen
+from letta_code.frontends.signals import ending_signals
+from letta_code.frontends.slash import COMMANDS, Leave, Slash
+
+
+async def run_chat(host: Host, session: Session, first_prompt: str | None) -> int:
+    """Chat until the person leaves; returns the exit code. Closes the session it ends with.
+
+    Needs a terminal on stdin and stdout.
+    """
+    prepare_streams()
+    chat = Chat(host, session)
+    try:
+        return await chat.run(first_prompt)
+    finally:
+        await chat.session.close()
+
+
+class Chat:
+    """One chat: the session that is open, and where it is shown."""
+
+    def __init__(self, host: Host, session: Session) -> None:
+        self.session = session
+        colour = wants_colour(sys.stdout)
+        self._console = Console(
+            color_system="auto" if colour else None, no_color=not colour, emoji=False, highlight=False
+        )
+        self._screen = Screen(self._console, host.log_file)
+        self._slash = Slash(host, self._console)
+        self._line = InputLine(host.history_file, COMMANDS)
+        self._ahead = TypeAhead()
+        self._running: Turn | None = None
+
+    async def run(self, first_prompt: str | None) -> int:
+        """The loop; returns the exit code."""
+        self._console.print(header(self.session))
+        if first_prompt and first_prompt.strip():
+            self._console.print(Text(f"› {plain_text(first_prompt)}", style="bold"))
+            code = await self._turn(first_prompt)
+            if code is not None:
+                return code
+        warned = False
+        while True:
+            try:
+                text = await self._line.ask(self._ahead.take())
+            except EOFError:
+                return 0
+            except KeyboardInterrupt:
+                if warned:
+                    return 0
+                warned = True
+                self._console.print("Ctrl-C again, or Ctrl-D, leaves", style="dim")
+                continue
+            warned = False
+            code = await self._do(text)
+            if code is not None:
+                return code
+
+    async def _do(self, text: str) -> int | None:
+        """One line of the person; returns the exit code when the chat is over."""
+        if not text.strip():
+            return None
+        try:
+            if text.startswith("/") and "\n" not in text and "/" not in text[1:].split(" ")[0]:
+                await self._command(text)
+                return None
+            return await self._turn(text)
+        except Leave:
+            return 0
+        except LettaError as error:
+            self._console.print(show.error(error.message, error.hint))
+            return None
+
+    async def _command(self, text: str) -> None:
+        opened = await self._slash.run(text.strip(), self.session)
+        if opened is not self.session:
+            before, self.session = self.session, opened
+            await before.close()
+
+    async def _turn(self, text: str) -> int | None:
+        """One turn. Ctrl-C interrupts it and the chat goes on; SIGTERM and SIGHUP end both."""
+        turn = self._running = self.session.turn(text, self._ask)
+        with self._ahead.kept():
+            async with ending_signals(turn.cancel, interactive=True) as ending:
+                async for event in turn.events():
+                    self._screen.show(event, self.session.model.info.window)
+        return None if ending.code in (None, EXIT_INTERRUPTED) else ending.code
+
+    async def _ask(self, request: ApprovalRequest) -> Decision:
+        """The permission question. What was typed before it appeared is no answer to it."""
+        self._screen.settle()
+        self._ahead.collect()
+        self._console.print(question(request))
+        offered = bool(request.rule)
+        keys = "1 once · 2 always · 3 no" if offered else "1 once · 3 no"
+        prompt: PromptSession[str] = PromptSession()
+        while True:
+            try:
+                answer = (await prompt.prompt_async(f"{keys} › ", handle_sigint=False)).strip()
+            except (KeyboardInterrupt, EOFError):
+                if self._running is not None:
+                    self._running.cancel()
+                return Decision("deny", "the person interrupted")
+            decision = parse_answer(answer, offered)
+            if decision is not None and decision.choice == "deny" and not decision.feedback:
+                return Decision("deny", await self._reason(prompt))
+            if decision is not None:
+                return decision
+
+    async def _reason(self, prompt: PromptSession[str]) -> str:
+        try:
+            return (
+                await prompt.prompt_async("why, or what instead (Enter: no reason) › ", handle_sigint=False)
+            ).strip()
+        except (KeyboardInterrupt, EOFError):
+            return ""
+
+
+def parse_answer(answer: str, offered: bool) -> Decision | None:
+    """What an answer means; None: ask again. Words after "3" or "n" are the reason."""
+    word, _, rest = answer.partition(" ")
+    match word.lower():
+        case "1" | "y" | "yes":
+            return Decision("once") if not rest else None
+        case "2" | "a" | "always" if offered:
+            return Decision("always") if not rest else None
+        case "3" | "n" | "no":
+            return Decision("deny", rest.strip())
+        case _:
+            return None
+
+
+def question(request: ApprovalRequest) -> Padding:
+    """What is asked: title, reason, what would change, what "always" would allow."""
+    rows = [
+        Text.assemble(("? ", "bold yellow"), (plain_text(one_line(request.title, 400)), "bold")),
+        *(show.display(item) for item in request.display),
+        Text(f"  {plain_text(request.reason)}", style="dim"),
+    ]
+    if request.rule:
+        rows.append(Text(f"  always: {plain_text(request.rule)}, for this session", style="dim"))
+    return Padding(Group(*rows), 0)
+
+
+def header(session: Session) -> Text:
+    """Who answers, with which model, where, and where its memory is."""
+    memory = session.workspace.memory
+    return Text.assemble(
+        ("Letta Code ", "bold"),
+        (f"{__version__}\n", "dim"),
+        f"agent   {plain_text(session.agent.name)} · {session.model.info.handle} · {session.policy.mode}\n",
+        f"project {_short(session.workspace.project)}\n",
+        f"memory  {_short(memory) if memory is not None else 'none'}\n",
+        ("/help shows the commands\n", "dim"),
+    )
+
+
+def _short(path: Path) -> str:
+    """`path` with the home folder written as ~."""
+    home = os.environ.get("HOME", "").rstrip("/")
+    text = str(path)
+    return plain_text(f"~{text[len(home) :]}" if home and text.startswith(f"{home}/") else text)

@@ -1,0 +1,188 @@
+"""The chat's translation of events into what is printed. Holds only what the running turn still needs:
+words not yet printed, and whether they are void."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from letta_code.core.events import (
+    ApprovalGiven,
+    Event,
+    MemoryChanged,
+    MessageDone,
+    Notice,
+    PromptReady,
+    Retrying,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolDone,
+    ToolRunning,
+    TurnDone,
+)
+from letta_code.core.messages import Text, Thinking
+from letta_code.core.text import one_line
+from letta_code.frontends import show
+from letta_code.frontends.output import plain_text
+
+
+@dataclass(slots=True)
+class Stream:
+    """Markdown as it arrives, given out in blocks that will not change any more."""
+
+    rest: str = ""
+
+    def feed(self, text: str) -> str:
+        """Take `text`; returns the finished blocks, or nothing yet."""
+        self.rest += text
+        cut = _stable_end(self.rest)
+        finished, self.rest = self.rest[:cut], self.rest[cut:]
+        return finished
+
+    def flush(self) -> str:
+        """What is left."""
+        finished, self.rest = self.rest, ""
+        return finished
+
+
+def _stable_end(text: str) -> int:
+    """Where the last finished block ends: after a blank line outside a fence that no list or quote goes
+    on behind. Without one: 0."""
+    end = position = 0
+    fence = ""
+    blank = False
+    for line in text.splitlines(keepends=True):
+        stripped = line.strip()
+        if blank and not fence and position and stripped and not _continues(line):
+            end = position
+        if stripped.startswith(("```", "~~~")):
+            mark = stripped[0] * (len(stripped) - len(stripped.lstrip(stripped[0])))
+            if not fence:
+                fence = mark
+            elif stripped == mark and mark.startswith(fence):
+                fence = ""
+        position += len(line)
+        blank = line.endswith("\n") and not stripped
+    return end
+
+
+def _continues(line: str) -> bool:
+    return line[0] in " \t>-*+" or line[0].isdigit()
+
+
+class Screen:
+    """Prints a session's turns on `console`. `log_file` is named when a bug is shown."""
+
+    def __init__(self, console: Console, log_file: Path) -> None:
+        self._console = console
+        self._log_file = log_file
+        self._stream = Stream()
+        self._thought = ""
+        self._streamed = False
+        self._titles: dict[str, str] = {}
+        self._last_title = ""
+
+    def show(self, event: Event, window: int) -> None:
+        """Print what `event` means to the person. `window` is the model's, in tokens."""
+        if isinstance(event, ThinkingDelta):
+            self._thought += event.text
+            self._streamed = True
+            return
+        self._end_thought()
+        match event:
+            case StepStarted():
+                self._streamed = False
+            case TextDelta(text=text):
+                self._streamed = True
+                self._words(self._stream.feed(text))
+            case MessageDone(message=message):
+                self._message(message.blocks)
+            case Retrying(attempt=attempt, wait=wait, reason=reason):
+                self._void(f"retry {attempt} in {wait:.0f} s: {plain_text(one_line(reason, 200))}")
+            case ToolRunning(call=call, title=title):
+                self._titles[call.id] = title
+                self._last_title = call.id
+                self._console.print(show.tool_title(title))
+            case ToolDone():
+                self._tool_done(event)
+            case ApprovalGiven(decision=decision) if decision.choice == "always":
+                self._dim("allowed for this session")
+            case MemoryChanged(commit=commit):
+                self._dim(f"memory is now {commit.revision[:10]}: {plain_text(one_line(commit.reason))}")
+            case PromptReady(problems=problems):
+                for problem in problems:
+                    self._warn(f"memory: {problem}")
+            case Notice(level="warning", text=text):
+                self._warn(text)
+            case Notice(text=text):
+                self._dim(plain_text(text))
+            case TurnDone():
+                self._turn_done(event, window)
+            case _:
+                pass
+
+    def settle(self) -> None:
+        """Print what is still held back, before something else takes the terminal."""
+        self._end_thought()
+        self._words(self._stream.flush())
+
+    def _message(self, blocks: tuple[object, ...]) -> None:
+        if self._streamed:
+            self._words(self._stream.flush())
+            return
+        for block in blocks:  # a server that does not stream
+            if isinstance(block, Thinking) and block.text.strip():
+                self._console.print(show.thinking(block.text))
+            elif isinstance(block, Text):
+                self._words(block.text)
+
+    def _tool_done(self, event: ToolDone) -> None:
+        title = self._titles.pop(event.call_id, None)
+        if title is None or self._last_title != event.call_id:  # never ran, or ran beside another
+            self._console.print(show.tool_title(title or event.name))
+        self._last_title = ""
+        self._console.print(show.tool_output(event.output, event.seconds))
+        self._console.print()
+
+    def _turn_done(self, done: TurnDone, window: int) -> None:
+        self._words(self._stream.flush())
+        self._titles.clear()
+        error = done.error
+        if done.status == "interrupted":
+            self._console.print(show.error("interrupted", "what was done so far is kept; go on as you like"))
+        elif done.status == "max_turns":
+            self._console.print(show.error(f"stopped after {done.steps} model requests", "say: go on"))
+        elif error is not None and error.kind == "bug":
+            self._console.print(
+                show.error(f"a bug in Letta Code: {error.message}", f"its traceback is in {self._log_file}")
+            )
+        elif error is not None:
+            hint = error.hint or ("try again in a while" if error.retryable else "")
+            self._console.print(show.error(error.message, hint))
+        self._console.print(show.usage_line(done, window))
+        self._console.print()
+
+    def _void(self, reason: str) -> None:
+        shown = self._streamed
+        self._stream.flush()
+        self._streamed = False
+        self._warn(reason + ("; the unfinished answer above does not count" if shown else ""))
+
+    def _words(self, text: str) -> None:
+        if text.strip():
+            self._console.print(show.markdown(text))
+            self._console.print()
+
+    def _end_thought(self) -> None:
+        thought, self._thought = self._thought, ""
+        if thought.strip():
+            self._console.print(show.thinking(thought))
+
+    def _dim(self, text: str) -> None:
+        self._console.print(text, style="dim", markup=False, highlight=False)
+
+    def _warn(self, text: str) -> None:
+        self._console.print(plain_text(text), style="yellow", markup=False, highlight=False)
