@@ -340,7 +340,7 @@ class CommitEngine:
         target = self._git_dir / _NEXT
         target.unlink()
         index = pygit2.Index(str(target))
-        index.read_tree(self._git[self.snapshot(head).root].id)
+        index.read_tree(cast("pygit2.Tree", self._git[self.snapshot(head).root]))
         index.write()
         os.replace(target, self._git_dir / "index")
 

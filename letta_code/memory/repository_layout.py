@@ -61,18 +61,15 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
             "create an agent, or restore the folder from a copy",
         )
     try:
-        git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
-        if git.is_bare or git.workdir is None:
-            raise MemoryStoreError(
-                f"the memory repository {git_dir} has no work tree",
-                f"run: git --git-dir {git_dir} config core.worktree ../memory",
-            )
-        worktree = Path(git.workdir)
-        if not worktree.exists():
+        worktree = _worktree_of(git_dir)
+        missing = not worktree.exists()
+        if missing:  # libgit2 opens no repository whose work tree is not there
             private_folder(worktree)
             _write_link(git_dir, worktree)
+        git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
+        if missing:
             git.checkout(git.head, strategy=CheckoutStrategy.FORCE)
-    except (KeyError, pygit2.GitError) as error:
+    except (KeyError, OSError, pygit2.GitError) as error:
         if "not owned" in str(error):
             raise MemoryStoreError(
                 f"the memory repository {git_dir} belongs to another user",
@@ -105,6 +102,16 @@ def _initialise(made: Path, git_dir: Path, worktree: Path) -> None:
     config["commit.gpgsign"] = "false"
     config["tag.gpgsign"] = "false"
     _write_link(git_dir, worktree)
+
+
+def _worktree_of(git_dir: Path) -> Path:
+    config = pygit2.Config(str(git_dir / "config"))
+    if "core.worktree" not in config:
+        raise MemoryStoreError(
+            f"the memory repository {git_dir} has no work tree",
+            f"run: git --git-dir {git_dir} config core.worktree ../memory",
+        )
+    return Path(os.path.normpath(git_dir / config["core.worktree"]))
 
 
 def _write_link(git_dir: Path, worktree: Path) -> None:
