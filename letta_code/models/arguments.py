@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,8 @@ from letta_code.core.messages import Message, ToolCall, ToolResult
 from letta_code.core.text import well_formed
 
 RAW_LIMIT = 2_000
+DEPTH_LIMIT = 100
+_TOO_DEEP = "it is nested too deeply"
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -25,13 +28,14 @@ def decode(text: str) -> tuple[Mapping[str, Any] | None, str]:
     if not text.strip():
         return {}, ""
     try:
-        value = json.loads(text, strict=False)
-    except (ValueError, RecursionError) as error:
-        return None, f"the arguments are not valid JSON: {error}" if str(error) else "nested too deeply"
+        value = _clean(json.loads(text, strict=False), DEPTH_LIMIT)
+    except RecursionError:
+        return None, f"the arguments are not valid JSON: {_TOO_DEEP}"
+    except ValueError as error:
+        return None, f"the arguments are not valid JSON: {error}"
     if not isinstance(value, dict):
         return None, f"the arguments must be a JSON object, not {_kind(value)}"
-    cleaned: dict[str, Any] = _clean(value)
-    return cleaned, ""
+    return value, ""
 
 
 def _kind(value: Any) -> str:
@@ -40,13 +44,19 @@ def _kind(value: Any) -> str:
     return {list: "an array", str: "a string", bool: "a boolean"}.get(type(value), "a number")
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: Any, depth: int) -> Any:
+    """`value` as it can be stored and sent back: Python reads NaN, 1e999 and lone surrogates from JSON,
+    and nobody takes them again."""
     if isinstance(value, str):
         return well_formed(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is not finite")
+    if isinstance(value, list | dict) and not depth:
+        raise ValueError(_TOO_DEEP)
     if isinstance(value, list):
-        return [_clean(item) for item in value]
+        return [_clean(item, depth - 1) for item in value]
     if isinstance(value, dict):
-        return {well_formed(key): _clean(item) for key, item in value.items()}
+        return {well_formed(key): _clean(item, depth - 1) for key, item in value.items()}
     return value
 
 

@@ -69,8 +69,8 @@ def base_url(text: str, dialect: Dialect, source: str, default_port: int | None 
     bare = "://" not in raw
     if bare:
         raw = f"http://{'localhost' if raw.startswith(':') else ''}{raw}"
-    parts = urlsplit(raw.split("#", 1)[0])
     try:
+        parts = urlsplit(raw.split("#", 1)[0])
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise UsageError(f"{source}: {_hide(raw)!r} is not an address: {error}", hint) from error
