@@ -28,7 +28,7 @@ from letta_code.core.events import (
 from letta_code.core.messages import Image, Text, ToolCall, ToolResult
 from letta_code.core.text import one_line, well_formed
 from letta_code.core.tooling import ApprovalRequest, ToolOutput
-from letta_code.errors import LettaError, StorageError, ToolError, UsageError
+from letta_code.errors import LettaError, ToolError, UsageError
 from letta_code.tools.base import Arguments, Call, Tool
 from letta_code.tools.toolbox import Toolbox
 
@@ -124,7 +124,7 @@ class CallRunner:
             return _error(_explained(call, error))
         except ToolError as error:
             return _error(str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a tool's bug must not end the turn
             return self._bug(call, error)
 
     async def _allowed(self, ready: _Ready) -> bool:
@@ -188,7 +188,7 @@ class CallRunner:
             output = _error(str(error))
         except LettaError as error:
             output = _error(f"{error.message}. {error.hint}".strip())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a tool's bug must not end the turn
             output = self._bug(call, error)
         self._finish(call, output)
 

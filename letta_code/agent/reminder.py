@@ -47,6 +47,10 @@ class Reminder:
         body = well_formed("\n\n".join(parts)).replace("</system-reminder", "&lt;/system-reminder")
         return f"<system-reminder>\n{body}\n</system-reminder>"
 
+    def forget(self) -> None:
+        """What was told did not reach the conversation: tell it again."""
+        self._told = {}
+
     def _facts(self, now: datetime) -> dict[str, str]:
         facts = {
             "Date": now.strftime("%Y-%m-%d (%A)"),

@@ -15,7 +15,7 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from letta_code.agent.calls import CallRunner
@@ -61,7 +61,7 @@ class _Totals:
     """What the turn amounts to so far."""
 
     steps: int = 0
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     text: str = ""
     revision: str = ""
@@ -129,7 +129,7 @@ class Turn:
             status = "interrupted"
         except LettaError as problem:
             error = _turn_error(problem)
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - whatever happens, the turn ends with TurnDone
             _log.exception("bug in a turn")
             text = f"{type(problem).__name__}: {problem}"
             error = TurnError("bug", text, "this is a bug; the log has the traceback", False, EXIT_FAILED)
@@ -156,17 +156,19 @@ class Turn:
 
     async def _input(self) -> Message:
         session = self._session
-        reminder = await session.reminder.text(first=not session.conversation.messages)
+        reminder = await session.reminder.text(first=not session.conversation.history.entries)
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)
 
     def _close_journal(self, status: TurnStatus, error: TurnError | None) -> TurnError | None:
         dropped = error is not None and error.kind in _HOPELESS and self._totals.steps == 0
+        words = None if error is None else error.message
         try:
-            self._session.conversation.end_turn(status, error and error.message, dropped=dropped)
+            self._session.conversation.end_turn(status, words, dropped=dropped)
         except StorageError as problem:
             return error or _turn_error(problem)
         if dropped:
+            self._session.reminder.forget()
             self._emit(Notice("info", "Your message was not added to the conversation."))
         return None
 
@@ -184,9 +186,7 @@ class Turn:
         step = 0
         while True:
             step += 1
-            calls = await self._step(step)
-            self._totals.steps = step
-            if not calls:
+            if not await self._step(step):
                 return "success"
             if session.max_turns is not None and step >= session.max_turns:
                 return "max_turns"
@@ -214,11 +214,15 @@ class Turn:
             self._emit(MessageDone(message_id, message))
         self._tell(completed, message)
         calls = () if message is None else message.tool_calls
+        finished = True
         if calls and message is not None:
             cut = message.blocks[-1] if completed.stop == "max_tokens" else None
-            await self._run(calls, cut if isinstance(cut, ToolCall) else None)
+            finished = await self._run(calls, cut if isinstance(cut, ToolCall) else None)
         conversation.commit_step()
+        self._totals.steps = step
         self._emit(StepDone(step, completed.usage))
+        if not finished:
+            raise asyncio.CancelledError
         return bool(calls)
 
     def _prepare(self) -> Prepared:
@@ -290,16 +294,16 @@ class Turn:
         elif message is None:
             self._emit(Notice("warning", "The model answered nothing."))
 
-    async def _run(self, calls: tuple[ToolCall, ...], cut: ToolCall | None) -> None:
+    async def _run(self, calls: tuple[ToolCall, ...], cut: ToolCall | None) -> bool:
+        """Answer all calls; returns False when the person interrupted."""
         session = self._session
         runner = CallRunner(session.toolbox, session.policy, session.conversation, self._ask, self._emit)
         try:
             await runner.run(calls, cut)
         except asyncio.CancelledError:
             runner.interrupt(calls)
-            session.conversation.commit_step()
-            self._totals.steps += 1
-            raise
+            return False
+        return True
 
     def _emit(self, event: Event) -> None:
         self._queue.put_nowait(event)
