@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast, get_args
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
 from letta_code.agent.session import Session
+from letta_code.agent.skills import available_skills, builtin_folder
 from letta_code.agent.state import AgentState
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import DEFAULT_AGENT, Place
@@ -236,7 +237,11 @@ class Workbench:
             },
         )
         rules = Rules(
-            allow=(*permissions.allow, *options.allowed_tools),
+            allow=(
+                *permissions.allow,
+                *options.allowed_tools,
+                *(f"Read(/{folder}/**)" for folder in (place.paths.user_skills(), builtin_folder())),
+            ),
             ask=permissions.ask,
             deny=(*permissions.deny, *options.disallowed_tools),
         )
@@ -252,6 +257,7 @@ class Workbench:
             memory=repository,
             prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),
             reminder=Reminder(workspace, agent.id, conversation.id),
+            skills=available_skills(place.paths, place.project, repository.snapshot()),
             max_turns=options.max_turns,
         )
 
