@@ -24,7 +24,7 @@ _OVERFLOW = re.compile(
     r"|too many input tokens|larger than the context|model_context_window_exceeded|input is too long",
     re.IGNORECASE,
 )
-_SECRET = re.compile(r"\b(?:sk|pk|key|ghp|gho)[-_][\w*.-]{6,}|(?<=Bearer )\S+|(?<=//)[^/@\s]+(?=@)")
+_SECRET = re.compile(r"\b(?:sk|pk|ghp|gho)[-_][\w*.-]{6,}|(?<=Bearer )\S+|(?<=//)[^/@\s]+(?=@)")
 _STATUS: dict[int, ModelErrorKind] = {
     401: "auth",
     402: "auth",

@@ -5,11 +5,10 @@ every wait, and turn whatever breaks into a `ModelError`. What the events mean i
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -126,18 +125,18 @@ class WireModel(ABC):
             await self._http.aclose()
 
     def _load(self) -> tuple[httpx2.AsyncClient, tuple[type[Exception], ...]]:
-        with collector_paused():
-            import h11
-            import httpcore2
-            import httpx2
+        import anyio
+        import h11
+        import httpcore2
+        import httpx2
 
-            # Our own client: no redirect to another host, no proxy for this machine, bounded waits.
-            http = httpx2.AsyncClient(
-                timeout=httpx2.Timeout(self._idle, connect=min(15.0, self._idle)),
-                trust_env=not self._endpoint.loopback,
-                follow_redirects=False,
-            )
-            sdk_error = self._connect(http)
+        # Our own client: no redirect to another host, no proxy for this machine, bounded waits.
+        http = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(self._idle, connect=min(15.0, self._idle)),
+            trust_env=not self._endpoint.loopback,
+            follow_redirects=False,
+        )
+        sdk_error = self._connect(http)
         transport: tuple[type[Exception], ...] = (
             httpx2.HTTPError,
             httpx2.StreamError,
@@ -149,7 +148,7 @@ class WireModel(ABC):
             OSError,
             json.JSONDecodeError,
             UnicodeDecodeError,
-            _no_stream_errors(),
+            anyio.BrokenResourceError,
         )
         return http, (sdk_error, *transport)
 
@@ -202,24 +201,6 @@ class WireModel(ABC):
     def _refuse_errors(self, data: Mapping[str, Any], *, named: bool = False) -> None:
         if named or data.get("type") == "error" or (data.get("error") and "type" not in data):
             raise from_event(data, self._endpoint)
-
-
-def _no_stream_errors() -> type[Exception]:
-    import anyio
-
-    return anyio.BrokenResourceError
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Imports that make thousands of classes are a third faster when nothing is collected in between."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def number(data: object, *path: str) -> int:
