@@ -34,7 +34,8 @@ async def run_oneshot(
     if output_format == "json":
         out.line(json.dumps(result_object(session, done)))
     elif done.text:
-        out.line(plain_text(done.text) if sys.stdout.isatty() else done.text)
+        text = done.text.rstrip("\n")
+        out.line(plain_text(text) if sys.stdout.isatty() else text)
     report_failure(done, err)
     return code
 

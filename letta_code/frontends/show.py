@@ -47,7 +47,7 @@ def tool_title(title: str) -> RenderableType:
 def tool_output(output: ToolOutput, seconds: float) -> RenderableType:
     """What a tool did, bounded, indented below its title."""
     parts = [display(item) for item in output.display]
-    if output.status != "ok":
+    if output.status != "ok" and not any(isinstance(item, CommandDisplay) for item in output.display):
         words = "\n".join(block.text for block in output.content if block.type == "text")
         parts.insert(0, _bounded(f"{output.status}: {words}", 6, "red"))
     if seconds >= 5:

@@ -53,5 +53,6 @@ async def stream_turn(session: Session, prompt: str, out: Output) -> int:
     done, code = await drive(session, prompt, show)
     out.line(to_line(done))
     out.line(json.dumps(result_object(session, done)))
-    report_failure(done, Output(sys.stderr))
+    if not out.closed:
+        report_failure(done, Output(sys.stderr))
     return code

@@ -111,7 +111,7 @@ def _worktree_of(git_dir: Path) -> Path:
             f"the memory repository {git_dir} has no work tree",
             f"run: git --git-dir {git_dir} config core.worktree ../memory",
         )
-    return Path(os.path.normpath(git_dir / config["core.worktree"]))
+    return Path(os.path.normpath(git_dir / str(config["core.worktree"])))
 
 
 def _write_link(git_dir: Path, worktree: Path) -> None:

@@ -35,10 +35,14 @@ class Problem:
 
 
 class Objects(Protocol):
-    """Reads objects by id; all three remember what they read."""
+    """Reads objects by id; folders, counts and blocks are remembered."""
 
     def folder(self, id: str) -> tuple[Entry, ...]:
         """The entries of a tree, by code point of their names."""
+        ...
+
+    def names(self, id: str) -> int:
+        """How many entries a tree has."""
         ...
 
     def files_below(self, id: str) -> int:

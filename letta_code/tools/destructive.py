@@ -9,7 +9,8 @@ import re
 
 from letta_code.tools.rules import normalised
 from letta_code.tools.shell_reading import is_sink
-from letta_code.tools.shell_syntax import ShellCode, Word, base_name
+from letta_code.tools.shell_syntax import ShellCode, base_name
+from letta_code.tools.shell_words import Word
 
 _ALWAYS = frozenset(
     {"fdisk", "halt", "parted", "poweroff", "reboot", "sfdisk", "shred", "shutdown", "wipefs"}

@@ -16,7 +16,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from letta_code.errors import UsageError
-from letta_code.tools.shell_syntax import SimpleCommand, Word, base_name
+from letta_code.tools.shell_syntax import SimpleCommand, base_name
+from letta_code.tools.shell_words import Word
 
 _SYNTAX = re.compile(r"([A-Za-z_][A-Za-z0-9_*-]*)(?:\((.+)\))?\Z", re.DOTALL)
 _ALIASES = {

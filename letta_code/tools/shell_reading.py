@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from letta_code.tools.shell_syntax import ShellCode, SimpleCommand, Word, parse
+from letta_code.tools.shell_syntax import ShellCode, SimpleCommand, parse
+from letta_code.tools.shell_words import Word
 
 _ANY_ARGUMENTS = frozenset(
     {

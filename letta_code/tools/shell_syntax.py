@@ -10,27 +10,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-import tree_sitter_bash
-from tree_sitter import Language, Node, Parser
+from letta_code.tools.shell_words import Variables, Word, parser, text_of, word
 
-Word = str | None
-"""A word's value; None when it is only known at run time."""
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
     """One command: its name is `argv[0]`, always known. `wrapper` is True for `env`, `timeout` and the
-    like, which only run what follows in the list; `assigned` are variables set for it alone."""
+    like, which only run what follows in the list; `assigned` are variables set for it alone.
+
+    `choices` lists what its unknown words may be; `unlisted` says that some cannot be listed, because they
+    come from variables set outside the command ("inherited") or from what it does ("computed")."""
 
     argv: tuple[Word, ...]
     wrapper: bool = False
     assigned: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    unlisted: Literal["", "inherited", "computed"] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """A file that the shell itself opens."""
+    """A file that the shell itself opens or looks at."""
 
     target: Word
     write: bool
@@ -38,15 +43,16 @@ class Redirect:
 
 @dataclass(slots=True)
 class ShellCode:
-    """All that is in a command. `recursive` names functions that call themselves."""
+    """All that is in a command. `recursive` names functions that call themselves; `variables` are those
+    that it sets."""
 
     commands: list[SimpleCommand] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     recursive: list[str] = field(default_factory=list)
+    variables: Variables = field(default_factory=Variables)
 
 
-_PARSER = Parser(Language(tree_sitter_bash.language()))
 _DEPTH = 8  # nested `sh -c`
 _LONGEST = 50_000  # characters; what is longer is asked about
 
@@ -63,6 +69,7 @@ _PASSED_THROUGH = frozenset(
     }
 )
 _EXPANSION = re.compile(r"\$\{#?(?:[A-Za-z_0-9]+|[@*?])(?:(?:[-+#%]|:[-+])[^@`$]*)?\}\Z")
+_FILE_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")
 _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _HARMLESS_VARIABLE = re.compile(r"(?!.*proxy|npm_)[a-z_][a-z0-9_]*\Z")
 _HARMLESS_FOR_A_COMMAND = frozenset(
@@ -85,9 +92,10 @@ def _parse_into(code: ShellCode, command: str, depth: int) -> None:
     if any(ord(char) < 32 and char not in "\t\n" for char in command):
         code.unknown.append("it contains control characters")
         return
-    tree = _PARSER.parse(command.encode("utf-8", "replace"))
+    tree = parser().parse(command.encode("utf-8", "replace"))
     if tree.root_node.has_error:
         code.unknown.append("its syntax is not understood")
+    code.variables.learn(tree.root_node)
     _Reader(code, depth).visit(tree.root_node)
 
 
@@ -97,6 +105,8 @@ class _Reader:
     def __init__(self, code: ShellCode, depth: int) -> None:
         self.code = code
         self.depth = depth
+        self._choices: tuple[str, ...] = ()
+        self._unlisted: Literal["", "inherited", "computed"] = ""
 
     def visit(self, root: Node) -> None:
         pending = [root]  # no recursion: input may be nested deeply
@@ -106,7 +116,7 @@ class _Reader:
             if handler is not None:
                 handler(node)
             elif node.is_named and node.type not in _PASSED_THROUGH:
-                self._not_known(f"`{_text(node)[:40]}` ({node.type.replace('_', ' ')}) cannot be checked")
+                self._not_known(f"`{text_of(node)[:40]}` ({node.type.replace('_', ' ')}) cannot be checked")
             pending.extend(reversed(node.children))
 
     def _not_known(self, reason: str) -> None:
@@ -116,22 +126,33 @@ class _Reader:
     def _visit_command(self, node: Node) -> None:
         assigned = []
         argv: list[Word] = []
+        self._choices, self._unlisted = (), ""
         for child in node.children:
             if child.type == "variable_assignment":
-                assigned.append(_text(child).split("=", 1)[0].rstrip("+"))
+                assigned.append(text_of(child).split("=", 1)[0].rstrip("+"))
             elif child.type == "command_name":
                 argv.append(word(child.children[0]) if child.children else word(child))
             elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 argv.append(word(child))
+                if argv[-1] is None:
+                    self._note_unknown(child)
         self._add(argv, tuple(assigned))
 
+    def _note_unknown(self, node: Node) -> None:
+        values = self.code.variables.of(node)
+        if values is not None:
+            self._choices += values
+        elif self._unlisted != "computed":
+            self._unlisted = "inherited" if self.code.variables.only_inherited(node) else "computed"
+
     def _visit_declaration_command(self, node: Node) -> None:
-        self._add([_text(node.children[0]), *(None for _ in node.children[1:])], ())
+        self._choices, self._unlisted = (), "computed"
+        self._add([text_of(node.children[0]), *(None for _ in node.children[1:])], ())
 
     _visit_unset_command = _visit_declaration_command
 
     def _visit_variable_assignment(self, node: Node) -> None:
-        name, _, value = _text(node).partition("=")
+        name, _, value = text_of(node).partition("=")
         name = name.rstrip("+")
         harmless = bool(_HARMLESS_VARIABLE.match(name))
         if node.parent is not None and node.parent.type == "command":
@@ -146,7 +167,7 @@ class _Reader:
 
     def _visit_for_statement(self, node: Node) -> None:
         name = node.child_by_field_name("variable")
-        if name is None or not _HARMLESS_VARIABLE.match(_text(name)):
+        if name is None or not _HARMLESS_VARIABLE.match(text_of(name)):
             self._not_known("its loop sets a variable that programs use")
 
     def _visit_function_definition(self, node: Node) -> None:
@@ -158,14 +179,14 @@ class _Reader:
         pending = [body]
         while pending:
             inner = pending.pop()
-            if inner.type == "command_name" and _text(inner) == _text(name):
-                self.code.recursive.append(_text(name))
+            if inner.type == "command_name" and text_of(inner) == text_of(name):
+                self.code.recursive.append(text_of(name))
                 return
             pending.extend(inner.children)
 
     def _visit_expansion(self, node: Node) -> None:
-        if not _EXPANSION.match(_text(node)):
-            self._not_known(f"`{_text(node)[:40]}` is only known when it runs")
+        if not _EXPANSION.match(text_of(node)):
+            self._not_known(f"`{text_of(node)[:40]}` is only known when it runs")
 
     def _visit_file_redirect(self, node: Node) -> None:
         target = node.child_by_field_name("destination")
@@ -175,10 +196,15 @@ class _Reader:
         value = word(target)
         if operator in (">&", "<&") and value is not None and re.fullmatch(r"\d+-?|-", value):
             return
-        self.code.redirects.append(Redirect(value, write=operator not in ("<", "<&")))
+        self._add_redirect(target, write=operator not in ("<", "<&"))
+
+    def _add_redirect(self, target: Node, *, write: bool) -> None:
+        values = None if write else self.code.variables.of(target)
+        for value in (word(target),) if values is None else values:
+            self.code.redirects.append(Redirect(value, write))
 
     def _visit_test_command(self, node: Node) -> None:
-        text = _text(node)
+        text = text_of(node)
         words = set(text.split())
         if "-v" in words or "-R" in words or ("'" in text and ("$(" in text or "`" in text)):
             self._not_known("its test cannot be checked")
@@ -190,11 +216,15 @@ class _Reader:
     def _visit_binary_expression(self, node: Node) -> None:
         """Part of a test or of arithmetic, judged there."""
 
-    _visit_unary_expression = _visit_binary_expression
+    def _visit_unary_expression(self, node: Node) -> None:
+        """Looking at a file is reading it."""
+        if len(node.children) == 2 and text_of(node.children[0]) in _FILE_TESTS:
+            self._add_redirect(node.children[1], write=False)
+
     _visit_parenthesized_expression = _visit_binary_expression
 
     def _visit_arithmetic_expansion(self, node: Node) -> None:
-        if not re.fullmatch(r"\$\(\([\s0-9+*/%()<>=!&|^~-]*\)\)", _text(node)):
+        if not re.fullmatch(r"\$\(\([\s0-9+*/%()<>=!&|^~-]*\)\)", text_of(node)):
             self._not_known("its arithmetic is only known when it runs")
 
     # Commands and what they run -------------------------------------------------------------------
@@ -214,7 +244,7 @@ class _Reader:
             self._not_known(f"what `{name}` runs here is not understood")
         if base_name(name) in _SHELLS and words[1:2] == ("-c",) and None not in words[:3]:
             asks = False  # what it runs is judged by itself
-        self.code.commands.append(SimpleCommand(words, not asks, assigned))
+        self.code.commands.append(SimpleCommand(words, not asks, assigned, self._choices, self._unlisted))
         for command in inner or ():
             if command:
                 self._add(list(command), ())
@@ -238,10 +268,6 @@ class _Reader:
                 _parse_into(self.code, script, self.depth + 1)
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
-
-
 def _plain_number(text: str) -> bool:
     return bool(re.fullmatch(r"-?\d+|\$[#?]", text.strip("\"'")))
 
@@ -249,29 +275,6 @@ def _plain_number(text: str) -> bool:
 def base_name(name: str) -> str:
     """The program's name without its folder."""
     return name.rsplit("/", 1)[-1]
-
-
-def word(node: Node) -> Word:
-    """The value of a word, None when it depends on variables, substitutions, globs or braces."""
-    text = _text(node)
-    if node.type in ("word", "number", "extglob_pattern"):
-        if text == "{}":
-            return text
-        if re.search(r"(?<!\\)[*?\[{]", text) or node.children:
-            return None
-        return re.sub(r"\\(.)", r"\1", text.replace("\\\n", ""))
-    if node.type == "raw_string":
-        return text[1:-1]
-    if node.type == "string":
-        if any(child.is_named and child.type != "string_content" for child in node.children):
-            return None
-        return re.sub(r'\\([$`"\\])', r"\1", text[1:-1].replace("\\\n", ""))
-    if node.type == "concatenation":
-        parts = [word(child) for child in node.children]
-        if any(part is None for part in parts) or re.search(r"\{[^}]*[,.]", text):
-            return None
-        return "".join(part or "" for part in parts)
-    return text if not node.is_named and node.type in ("[", "]", "[[", "]]") else None
 
 
 # Wrappers: how to find what they run. Each returns None when that is not understood.

@@ -159,8 +159,10 @@ class ModelServer:
 
     def assert_finished(self) -> None:
         """Fail unless every turn was played and no request was refused by the rules."""
-        assert self.violations == []
-        assert [item.index for item in self.remaining] == [], "turns of the script were not played"
+        if refused := self.violations:
+            raise AssertionError(f"refused: {refused}")
+        if left := [item.index for item in self.remaining]:
+            raise AssertionError(f"turns that were not played: {left}")
 
     def wait_for_requests(self, count: int, timeout: float = 10.0) -> list[Request]:
         """The requests, as soon as there are `count`. Raises `TimeoutError` after `timeout` seconds."""

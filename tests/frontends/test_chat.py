@@ -1,0 +1,195 @@
+"""The chat, on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pexpect
+import psutil
+import pyte
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Terminal:
+    """The chat in a terminal of 80 by 40. `until` reads what it prints until the screen is as wanted."""
+
+    def __init__(self, folder: Path, scene: str, *words: str) -> None:
+        self.screen = pyte.HistoryScreen(80, 40, history=1000)
+        self._stream = pyte.ByteStream(self.screen)
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-m", "tests.frontends.fake", "chat", scene, *words],
+            cwd=str(folder),
+            env={
+                "PYTHONPATH": str(ROOT),
+                "PATH": "/usr/bin:/bin",
+                "TERM": "xterm-256color",
+                "HOME": str(folder),
+                "LC_ALL": "C.UTF-8",
+                "PROMPT_TOOLKIT_NO_CPR": "1",
+            },
+            dimensions=(40, 80),
+            timeout=20,
+        )
+        self.process.delaybeforesend = None
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def until(self, wanted: str | Callable[[str], bool]) -> str:
+        """The screen once `wanted` is on it."""
+        found = wanted if callable(wanted) else lambda text: wanted in text
+        while not found(self.text):
+            try:
+                self._stream.feed(self.process.read_nonblocking(65_536, 20))
+            except (pexpect.EOF, pexpect.TIMEOUT) as error:
+                raise AssertionError(f"{wanted!r} did not come:\n{self.text}") from error
+        return self.text
+
+    def type(self, text: str) -> None:
+        self.process.send(text)
+
+    def left(self) -> int | None:
+        """The exit code, after the end."""
+        while True:
+            try:
+                self._stream.feed(self.process.read_nonblocking(65_536, 20))
+            except pexpect.EOF:
+                break
+        self.process.wait()
+        return self.process.exitstatus
+
+
+@pytest.fixture
+def open_chat(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(scene: str, *words: str) -> Terminal:
+        opened.append(Terminal(tmp_path, scene, *words))
+        if not words:
+            opened[-1].until("›")
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.process.close(force=True)
+
+
+def test_a_turn_shows_thought_tools_diff_output_answer_and_usage(open_chat: Callable[..., Terminal]) -> None:
+    text = open_chat("work", "go").until("window 200.0k")
+    for part in (
+        "✻ The test fails because the last row is left out.",
+        "● Edit src/total.py",
+        "9 - line 9",
+        "9 + line nine",
+        "… 18 more lines",
+        "exit code 1",
+        "▸ Testing",
+        "• range(1, n)",
+        "$0.0123",
+    ):
+        assert part in text
+    assert "[31m" not in text
+
+
+def test_f10_pasted_lines_are_one_message(open_chat: Callable[..., Terminal]) -> None:
+    chat = open_chat("echo")
+    chat.type("\x1b[200~one\ntwo\r\nthree\x1b[201~")
+    chat.until("three")
+    chat.type("\r")
+    chat.until(r"you said 'one\ntwo\nthree'")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\x1b\r", "\\\r", "\x1b[106;5u", "\x1b[13;2u"])
+def test_f11_every_spelling_of_a_newline_is_one(open_chat: Callable[..., Terminal], newline: str) -> None:
+    chat = open_chat("echo")
+    chat.type(f"one{newline}two\r")
+    chat.until(r"you said 'one\ntwo'")
+
+
+def test_f12_the_caret_is_on_the_right_cell_among_wide_characters(open_chat: Callable[..., Terminal]) -> None:
+    chat = open_chat("echo")
+    chat.type("한글\x1b[D")
+    chat.until("한")
+    chat.until(lambda text: chat.screen.cursor.x == 4)  # "› " and one character of two cells
+    chat.type("x\r")
+    chat.until("you said '한x글'")
+
+
+def test_permission_is_asked_with_its_rule_and_answered(open_chat: Callable[..., Terminal]) -> None:
+    chat = open_chat("ask")
+    chat.type("go\r")
+    text = chat.until("1 once · 2 always · 3 no")
+    assert "? Run: git push" in text
+    assert "always: Bash(git push:*)" in text
+    assert "it is not read-only" in text
+    chat.type("maybe\r")
+    chat.type("3 use a branch\r")
+    chat.until("decided deny: use a branch")
+
+
+def test_ctrl_c_interrupts_the_turn_and_keeps_the_session_and_what_was_typed(
+    open_chat: Callable[..., Terminal],
+) -> None:
+    chat = open_chat("echo")
+    chat.type("hang\r")
+    text = chat.until("child ")
+    child = int(text.split("child ")[1].split()[0])
+    chat.type("typed ahead")
+    chat.type("\x03")
+    chat.until("interrupted")
+    chat.until("› typed ahead")
+    assert not psutil.pid_exists(child)
+    chat.type("\r")
+    chat.until("you said 'typed ahead'")
+    chat.type("\x04")
+    assert chat.left() == 0
+
+
+def test_b05_sigterm_during_a_turn_ends_the_chat(open_chat: Callable[..., Terminal]) -> None:
+    chat = open_chat("echo", "hang")
+    child = int(chat.until("child ").split("child ")[1].split()[0])
+    chat.process.kill(signal.SIGTERM)
+    assert chat.left() == 143
+    assert not psutil.pid_exists(child)
+
+
+def test_ctrl_c_twice_leaves(open_chat: Callable[..., Terminal]) -> None:
+    chat = open_chat("echo")
+    chat.type("\x03")
+    chat.until("Ctrl-C again")
+    chat.type("\x03")
+    assert chat.left() == 0
+    assert "closed conv-1" in chat.text
+
+
+def test_slash_commands(open_chat: Callable[..., Terminal], tmp_path: Path) -> None:
+    chat = open_chat("echo")
+    for line, wanted in (
+        ("/help", "Alt+Enter"),
+        ("/modle", "did you mean /model?"),
+        ("/model fake/two", "the next request goes to fake/two"),
+        ("/resume", "Fix totals"),
+        ("/resume conv-9", "no such conversation: conv-9"),
+        ("/resume conv-3", "closed conv-1"),
+        ("/new", "closed conv-3"),
+        ("/memory", "aaaaaaaaaa"),
+        ("/context", "system 2,000 tokens"),
+        ("/etc/hosts is odd", "you said '/etc/hosts is odd'"),
+    ):
+        chat.type(f"{line}\r")
+        chat.until(wanted)
+    chat.type("/exit\r")
+    assert chat.left() == 0
+    assert (tmp_path / "data" / "history").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_bug_is_shown_as_one_with_its_log(open_chat: Callable[..., Terminal], tmp_path: Path) -> None:
+    text = open_chat("bug", "go").until("letta.log")
+    assert "a bug in Letta Code: KeyError: 'x'" in text
