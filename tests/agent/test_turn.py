@@ -69,7 +69,7 @@ async def test_requests_without_a_memory_change_are_prefixes(bench: Bench) -> No
 
 
 async def test_c03_five_calls_one_failing_one_denied_in_call_order(bench: Bench) -> None:
-    calls = (
+    calls: tuple[tuple[str, str, dict[str, str]], ...] = (
         ("a", "Look", {"how": "wait"}),
         ("b", "Look", {"how": "fail"}),
         ("c", "Look", {"how": "wait"}),
@@ -188,7 +188,11 @@ async def test_a_model_without_system_messages_gets_a_new_prompt_and_no_old_upda
 
 
 async def test_c01_an_interrupted_tool_gets_a_result_and_the_session_goes_on(bench: Bench) -> None:
-    calls = (("a", "Look", {}), ("b", "Do", {"how": "hang"}), ("c", "Do", {}))
+    calls: tuple[tuple[str, str, dict[str, str]], ...] = (
+        ("a", "Look", {}),
+        ("b", "Do", {"how": "hang"}),
+        ("c", "Do", {}),
+    )
     session = bench.session(Scripted([asked(*calls), said("on")]))
     turn = session.turn("go", bench.ask)
     events = []
