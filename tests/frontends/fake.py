@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -144,13 +143,13 @@ class Turn:
                 yield event
 
     async def _hang(self) -> AsyncIterator[Event]:
-        child = subprocess.Popen(["sleep", "1000"])
+        child = await asyncio.create_subprocess_exec("sleep", "1000")
         try:
             yield ToolRunning(ToolCall("c1", "Bash", {}), f"Run: child {child.pid} of {os.getpid()}")
             await self._cancelled.wait()
         finally:
             child.kill()
-            child.wait()
+            await child.wait()
         yield done("interrupted")
 
     async def _work(self) -> AsyncIterator[Event]:
@@ -203,7 +202,7 @@ class Session:
         return Turn(self.scene, text, ask)
 
     async def close(self) -> None:
-        print(f"closed {self.conversation.id}", file=sys.stderr)
+        sys.stderr.write(f"closed {self.conversation.id}\n")
 
 
 class Host:

@@ -16,10 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Terminal:
-    """The chat in a terminal of 80 by 40. `until` reads what it prints until the screen is as wanted."""
+    """The chat in a terminal of 80 by 60. `until` reads what it prints until the screen is as wanted."""
 
     def __init__(self, folder: Path, scene: str, *words: str) -> None:
-        self.screen = pyte.HistoryScreen(80, 40, history=1000)
+        self.screen = pyte.Screen(80, 60)
         self._stream = pyte.ByteStream(self.screen)
         self.process = pexpect.spawn(
             sys.executable,
@@ -33,7 +33,7 @@ class Terminal:
                 "LC_ALL": "C.UTF-8",
                 "PROMPT_TOOLKIT_NO_CPR": "1",
             },
-            dimensions=(40, 80),
+            dimensions=(60, 80),
             timeout=20,
         )
         self.process.delaybeforesend = None
@@ -63,7 +63,8 @@ class Terminal:
             except pexpect.EOF:
                 break
         self.process.wait()
-        return self.process.exitstatus
+        status: int | None = self.process.exitstatus
+        return status
 
 
 @pytest.fixture

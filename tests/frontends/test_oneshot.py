@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -30,19 +32,14 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """A one-shot run whose tool runs a child; the process and the child's id."""
-    process = subprocess.Popen(
-        [*FAKE, "text", "hang"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=folder,
-        env=ENVIRONMENT,
-    )
-    assert process.stderr is not None
-    found = re.search(rb"child (\d+)", process.stderr.readline())
-    assert found is not None
-    return process, int(found[1])
+@contextmanager
+def hanging(*words: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A run whose tool runs a child: its process, and the child's id."""
+    with subprocess.Popen(words, stderr=subprocess.PIPE, cwd=folder, env=ENVIRONMENT) as process:
+        assert process.stderr is not None
+        found = re.search(rb"child (\d+)", process.stderr.readline())
+        assert found is not None
+        yield process, int(found[1])
 
 
 @pytest.mark.parametrize(
@@ -85,9 +82,9 @@ def test_b08_any_locale_prints_utf8(tmp_path: Path, locale: dict[str, str]) -> N
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_b05_a_signal_ends_the_turn_and_its_children(tmp_path: Path, number: int, code: int) -> None:
-    process, child = start(tmp_path)
-    process.send_signal(number)
-    assert process.wait(30) == code
+    with hanging(*FAKE, "text", "hang", folder=tmp_path) as (process, child):
+        process.send_signal(number)
+        assert process.wait(30) == code
     assert not psutil.pid_exists(child)
 
 
@@ -97,27 +94,18 @@ def test_b06_the_parents_death_ends_the_turn(tmp_path: Path) -> None:
         "subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL);"
         "time.sleep(1000)"
     )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", middle, *FAKE, "text", "hang"],
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-    )
-    assert parent.stderr is not None
-    found = re.search(rb"child (\d+) of (\d+)", parent.stderr.readline())
-    assert found is not None
-    child = int(found[1])
-    parent.kill()
-    parent.wait()
-    rest = parent.stderr.read()  # ends when the run, which holds the pipe too, has ended
-    parent.stderr.close()
+    with hanging(sys.executable, "-c", middle, *FAKE, "text", "hang", folder=tmp_path) as (parent, child):
+        parent.kill()
+        assert parent.stderr is not None
+        rest = parent.stderr.read()  # ends when the run, which holds the pipe too, has ended
     assert b"interrupted" in rest
     assert not psutil.pid_exists(child)
 
 
 def test_front_ends_without_a_chat_do_not_load_the_terminal_library(tmp_path: Path) -> None:
     code = (
-        "import sys, letta_code.frontends.oneshot, letta_code.frontends.stream_json, letta_code.frontends.stdin;"
+        "import sys;"
+        "from letta_code.frontends import oneshot, stdin, stream_json;"
         "print([m for m in ('prompt_toolkit', 'rich', 'anthropic', 'openai') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT, cwd=tmp_path)
