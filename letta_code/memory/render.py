@@ -223,11 +223,11 @@ def _chosen(snapshot: MemorySnapshot) -> _Chosen:
             path = prefix + entry.name
             if entry.kind != "folder":
                 continue
-            inside = (
-                _system_rest(snapshot) if path == "system" else _ordered(snapshot.objects.folder(entry.id))
-            )
-            if min(len(inside), TREE_CHILDREN) <= left:
-                left -= min(len(inside), TREE_CHILDREN)
+            rest = _system_rest(snapshot) if path == "system" else None
+            wanted = min(TREE_CHILDREN, len(rest) if rest is not None else snapshot.objects.names(entry.id))
+            if wanted <= left:
+                left -= wanted
+                inside = rest if rest is not None else _ordered(snapshot.objects.folder(entry.id))
                 chosen[path + "/"] = inside
                 queue.append((path + "/", inside))
     return chosen

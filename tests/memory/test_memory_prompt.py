@@ -29,6 +29,9 @@ class _Folders:
             return (Entry("system", "folder", "system"),)
         return tuple(Entry(name, "file", name) for name in sorted(self.bodies))
 
+    def names(self, id: str) -> int:
+        return len(self.bodies)
+
     def files_below(self, id: str) -> int:
         return len(self.bodies)
 

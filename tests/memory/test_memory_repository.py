@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
-from letta_code.memory.edits import Create, Delete, Describe, Insert, Rename, Replace
+from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace
 from letta_code.memory.repository import MemoryRepository, Provenance
 from tests.memory.conftest import AGENT, SEED, Git
 
@@ -92,7 +92,7 @@ def test_a_revert_that_conflicts_names_the_paths_and_changes_nothing(repository:
 
 def test_e01_a_refused_edit_leaves_nothing_behind(repository: MemoryRepository, git: Git) -> None:
     head = repository.head()
-    refused = [
+    refused: list[Edit] = [
         Replace("system/human", "e", "x"),
         Replace("system/human", "nothing", "x"),
         Replace("system/human", "tea", "t" * 50),
@@ -137,12 +137,13 @@ def test_read_only_blocks_are_not_changed_moved_or_deleted(repository: MemoryRep
     (repository.worktree / "system/rule.md").write_text("---\ndescription: d\nread_only: true\n---\nrule\n")
     git("add", "-A")
     git("commit", "-qm", "A person may")
-    for edit in (
+    edits: tuple[Edit, ...] = (
         Replace("system/rule", "rule", "x"),
         Delete("system/rule"),
         Delete("system"),
         Rename("system/rule", "a"),
-    ):
+    )
+    for edit in edits:
         with pytest.raises(MemoryEditError, match="read-only"):
             repository.commit(edit, "no", AGENT)
 
@@ -212,7 +213,8 @@ from letta_code.memory.edits import Create
 from letta_code.memory.repository import Author, MemoryRepository
 repository = MemoryRepository.open(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
-    repository.commit(Create(f"race/{sys.argv[2]}-{number}", "d", "x"), f"{sys.argv[2]} {number}", Author("W", "w@x"))
+    name = f"{sys.argv[2]}-{number}"
+    repository.commit(Create(f"race/{name}", "d", "x"), name, Author("W", "w@x"))
 """
 
 
