@@ -85,7 +85,7 @@ class Ripgrep:
             raise ToolError(f"the search could not be started: {error}") from error
         assert process.stdout is not None
         assert process.stderr is not None
-        complaints = asyncio.create_task(process.stderr.read(10_000))
+        complaints = asyncio.create_task(_bounded(process.stderr))
         try:
             async for record in self._split(process.stdout, separator):
                 yield record
@@ -126,3 +126,12 @@ class Ripgrep:
                 yield record
         if rest:
             yield rest
+
+
+async def _bounded(stream: asyncio.StreamReader) -> bytes:
+    """All that the stream carries, of which the first 10,000 bytes are kept. `read(n)` alone would
+    return whatever came first."""
+    kept = b""
+    while piece := await stream.read(_BUFFER):
+        kept += piece[: 10_000 - len(kept)]
+    return kept
