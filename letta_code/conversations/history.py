@@ -82,6 +82,7 @@ class Pending:
 
     record: Record
     message: Message | None
+    sent: Sent
     started: set[str] = field(default_factory=set)
     results: dict[str, ToolResult] = field(default_factory=dict)
 
@@ -124,9 +125,9 @@ class History:
                 self._commit(record)
             case "assistant":
                 message = None if record["message"] is None else load_message(record["message"])
-                _sent(record["sent"])
+                sent = _sent(record["sent"])
                 self.turns = max(self.turns, int(record["turn"]))
-                self.pending = Pending(record, message)
+                self.pending = Pending(record, message, sent)
             case "started":
                 if self.pending is not None:
                     self.pending.started.add(record["call_id"])
@@ -160,7 +161,7 @@ class History:
             raise ValueError("the answer of this step is missing")
         self.pending = None
         answer = pending.record
-        turn, at, sent = int(answer["turn"]), str(record["at"]), _sent(answer["sent"])
+        turn, at, sent = int(answer["turn"]), str(record["at"]), pending.sent
         if sent.update is not None:
             self.entries.append(Entry(sent.update.id, at, turn, sent.update.message))
         carried = len(self.entries)

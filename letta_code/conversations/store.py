@@ -5,6 +5,7 @@ An open conversation is locked: two processes never append to one transcript.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -200,7 +201,7 @@ class ConversationStore:
 
     def _opened(self, key: AgentKey, conversation_id: str, path: Path, lock: ExitStack) -> Conversation:
         lines = read_lines(path)
-        history = _folded(lines.records, key, conversation_id)
+        history = _folded(lines.records(), key, conversation_id)
         notes = [*lines.problems, *history.problems]
         conversation = Conversation(key, history, Transcript(path, lines), lock)
         if lines.torn:
@@ -237,7 +238,7 @@ class ConversationStore:
         if key is None:
             key = self.find(conversation_id).key
         lines = read_lines(self._paths.conversation(key, conversation_id))
-        history = _folded(lines.records, key, conversation_id)
+        history = _folded(lines.records(), key, conversation_id)
         history.problems[:0] = lines.problems
         return history
 
@@ -285,7 +286,7 @@ class ConversationStore:
         return tuple(self._paths.all_conversations().glob("org-*/agent-*/conv-*.jsonl"))
 
 
-def _folded(records: tuple[Record, ...], key: AgentKey, conversation_id: str) -> History:
+def _folded(records: Iterable[Record], key: AgentKey, conversation_id: str) -> History:
     history = History()
     for record in records:
         history.apply(record)

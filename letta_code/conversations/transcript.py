@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from letta_code.errors import ConversationError, StorageError
 from letta_code.storage import private_folder
@@ -23,29 +25,43 @@ Record = dict[str, Any]
 _KEPT_OF_TORN_LINE = 2000  # characters
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lines:
-    """What a transcript file holds: its good records, one sentence for each damage, and the byte offset
-    where a torn last line begins (equal to the size when there is none)."""
+    """What a transcript file holds. `sound` is the byte offset where the `torn` last line begins (the
+    file's size when there is none); `problems` has one sentence for each damage that `records` met."""
 
-    records: tuple[Record, ...]
-    problems: tuple[str, ...]
+    data: bytes
     sound: int
     torn: bytes
+    problems: list[str] = field(default_factory=list)
+
+    def records(self) -> Iterator[Record]:
+        """The good records, one at a time: a long conversation is not held twice."""
+        self.problems.clear()
+        for number, line in enumerate(self.data[: self.sound].split(b"\n"), 1):
+            record = parse_line(line)
+            if record is not None:
+                yield record
+            elif line.strip(b"\0 \t\r"):
+                self.problems.append(f"line {number} of the transcript is damaged and was left out")
 
 
 def parse_line(line: bytes) -> Record | None:
     """The record of one line, or None when it is not one. Blocks of NULs that a power failure left in
     front of or behind a record are ignored."""
+    text = line.strip(b"\0")
     try:
-        record = json.loads(line.strip(b"\0"))
-    except (ValueError, RecursionError):
-        return None
+        record = from_json(text)  # several times as fast as `json`, which takes a little more
+    except ValueError:
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
     return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
 
 
 def read_lines(path: Path) -> Lines:
-    """All records of the file.
+    """Read the file.
 
     Raises:
         ConversationError: there is no such file, or it cannot be read.
@@ -60,17 +76,7 @@ def read_lines(path: Path) -> Lines:
     torn = data[sound:]
     if parse_line(torn) is not None:  # only its newline is missing
         sound, torn = len(data), b""
-    records: list[Record] = []
-    problems: list[str] = []
-    for number, line in enumerate(data[:sound].split(b"\n"), 1):
-        if not line.strip(b"\0 \t\r"):
-            continue
-        record = parse_line(line)
-        if record is None:
-            problems.append(f"line {number} of the transcript is damaged and was left out")
-        else:
-            records.append(record)
-    return Lines(tuple(records), tuple(problems), sound, torn)
+    return Lines(data, sound, torn)
 
 
 class Transcript:
