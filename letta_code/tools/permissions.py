@@ -7,18 +7,23 @@ part; what is not understood asks. Destructive commands ask in every mode.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from letta_code.core.text import one_line
 from letta_code.errors import UsageError
 from letta_code.paths import Paths
-from letta_code.tools.base import Access, Arguments, Tool, Workspace
 from letta_code.tools.destructive import destruction
 from letta_code.tools.rules import Rule, Rules, parse_rules
+from letta_code.tools.shell_paths import MOST, Places, candidates, hands_over_names, listed, unknown_names
 from letta_code.tools.shell_reading import is_sink, reads
-from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, parse
+from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, base_name, parse
+
+if TYPE_CHECKING:  # the argument classes load pydantic
+    from letta_code.tools.base import Access, Arguments, Tool, Workspace
 
 Mode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
 
@@ -148,22 +153,24 @@ class Policy:
 
     def _judge_command(self, command: str) -> Verdict:
         code = parse(command)
-        verdicts = [self._forbidden(command, code), self._destructive(command, code)]
-        moves = any(simple.argv[0] in ("cd", "pushd", "popd") for simple in code.commands)
-        verdicts += [self._judge_redirect(redirect, moves) for redirect in code.redirects]
-        if self.mode != "bypassPermissions" and not self._granted_whole(command):
+        places = Places(code, self._workspace.project, str(Path.home()))
+        verdicts = [self._forbidden(command, code, places), self._destructive(command, code)]
+        granted = self.mode == "bypassPermissions" or self._granted_whole(command)
+        verdicts += [self._judge_redirect(redirect, places, granted) for redirect in code.redirects]
+        if not granted:
             if code.unknown:
                 everything = any(rule.tool == "Bash" and not rule.pattern for rule in self._allow)
                 if not everything or self.mode == "plan":
                     verdicts.append(self._ask_command(code.unknown[0], command, code))
             verdicts += [self._judge_simple(simple, command, code) for simple in code.commands]
+            verdicts += self._judge_reading(command, code, places)
         for decision in ("deny", "ask"):
             found = [verdict for verdict in verdicts if verdict.decision == decision]
             if found:
                 return min(found, key=lambda verdict: bool(verdict.rule))  # the strictest first
         return ALLOW
 
-    def _forbidden(self, command: str, code: ShellCode) -> Verdict:
+    def _forbidden(self, command: str, code: ShellCode, places: Places) -> Verdict:
         for decision, rules in (("deny", self._deny), ("ask", self._ask)):
             shell_rules = [rule for rule in rules if rule.tool == "Bash" and rule.pattern]
             for rule in shell_rules:
@@ -171,18 +178,56 @@ class Policy:
                     return Verdict("deny" if decision == "deny" else "ask", f"the rule {rule.text} covers it")
             if shell_rules and code.unknown:
                 return Verdict("ask", f"{code.unknown[0]}, so {decision} rules cannot be checked")
-        for simple in code.commands:
-            for part in simple.argv[1:]:
-                if part and (denied := self._denied_read(part)):
+        if any(rule.reads_or_writes() == "read" and rule.pattern for rule in self._deny):
+            for path in islice(self._files_of(code.commands, places), MOST):
+                if denied := self._about_path(self._deny, "read", _resolved(path), path):
                     return Verdict("deny", f"the rule {denied.text} denies it")
         return ALLOW
 
-    def _denied_read(self, part: str) -> Rule | None:
-        if not any(rule.reads_or_writes() for rule in self._deny) or "\0" in part:
-            return None
-        given = self._workspace.absolute(part)
-        path = given.resolve()
-        return self._about_path(self._deny, "read", path, given)
+    def _files_of(self, commands: Sequence[SimpleCommand], places: Places) -> Iterator[Path]:
+        for simple in commands:
+            for known in candidates(simple):
+                yield from self._meant(known, places, globs=False)
+            for choice in listed(simple):
+                yield from self._meant(choice, places, globs=True)
+
+    def _meant(self, word: str, places: Places, *, globs: bool) -> Iterator[Path]:
+        if word.startswith(("$MEMORY_DIR", "${MEMORY_DIR}")):
+            yield self._workspace.absolute(word)
+        else:
+            yield from places.paths(word, globs=globs)
+
+    def _judge_reading(self, command: str, code: ShellCode, places: Places) -> list[Verdict]:
+        """What commands that only read may read without a question."""
+        allowed = [rule for rule in self._allow if rule.tool == "Bash"] if self.mode != "plan" else []
+        reading = [
+            simple
+            for simple in code.commands
+            if not simple.wrapper and not any(not r.pattern or r.allows_command(simple) for r in allowed)
+        ]
+        verdicts = []
+        if reading and places.unknown:
+            verdicts.append(
+                self._ask_command("where it changes to is not known", command, code, reading=True)
+            )
+        for simple in reading:
+            if reason := unknown_names(simple):
+                verdicts.append(self._ask_command(reason, command, code, reading=True))
+        names = [base_name(simple.argv[0] or "") for simple in code.commands]
+        if "xargs" in names and any(base_name(simple.argv[0] or "") == "xargs" for simple in reading):
+            before = code.commands[: names.index("xargs")]
+            fed = "<<" in command or any(not redirect.write for redirect in code.redirects)
+            if fed or names.count("xargs") > 1 or not hands_over_names(before):
+                reason = "what `xargs` is given is only known when it runs"
+                verdicts.append(self._ask_command(reason, command, code, reading=True))
+        paths = list(islice(self._files_of(reading, places), MOST + 1))
+        if any(simple.argv[0] == "cd" for simple in reading):
+            paths += places.folders
+        if len(paths) > MOST:
+            verdicts.append(self._ask_command("it names too many files", command, code, reading=True))
+        judged = (self._judge_path("Read", "read", path) for path in dict.fromkeys(paths[:MOST]))
+        verdicts += [verdict for verdict in judged if verdict.decision != "allow"]
+        return verdicts
 
     def _destructive(self, command: str, code: ShellCode) -> Verdict:
         reason = destruction(command, code)
@@ -190,19 +235,19 @@ class Policy:
             return ALLOW
         return _planning() if self.mode == "plan" else Verdict("ask", reason)
 
-    def _judge_redirect(self, redirect: Redirect, moves: bool) -> Verdict:
-        if redirect.write and is_sink(redirect.target):
-            return ALLOW
+    def _judge_redirect(self, redirect: Redirect, places: Places, granted: bool) -> Verdict:
         target = redirect.target
-        if target is None or "\0" in target or (moves and not target.startswith(("/", "~"))):
+        if is_sink(target):
+            return ALLOW
+        if target is None or "\0" in target or (places.unknown and not target.startswith(("/", "~"))):
+            if granted and (not redirect.write or self.mode == "bypassPermissions"):
+                return ALLOW
             if not redirect.write:
-                return ALLOW
-            if self.mode == "bypassPermissions":
-                return ALLOW
+                return Verdict("ask", "what it reads is not known")
             return _planning() if self.mode == "plan" else Verdict("ask", "where it writes is not known")
-        return self._judge_path(
-            "Bash", "write" if redirect.write else "read", self._workspace.absolute(target)
-        )
+        kind: Literal["read", "write"] = "write" if redirect.write else "read"
+        verdicts = [self._judge_path("Bash", kind, path) for path in self._meant(target, places, globs=True)]
+        return max(verdicts, key=lambda verdict: ("allow", "ask", "deny").index(verdict.decision))
 
     def _judge_simple(self, simple: SimpleCommand, command: str, code: ShellCode) -> Verdict:
         if reads(simple):
@@ -219,8 +264,10 @@ class Policy:
             for rule in self._allow
         )
 
-    def _ask_command(self, reason: str, command: str, code: ShellCode) -> Verdict:
-        return _planning() if self.mode == "plan" else Verdict("ask", reason, _offer(command, code))
+    def _ask_command(self, reason: str, command: str, code: ShellCode, *, reading: bool = False) -> Verdict:
+        if self.mode == "plan" and not reading:
+            return _planning()
+        return Verdict("ask", reason, _offer(command, code))
 
 
 def _offer(command: str, code: ShellCode) -> str:
@@ -244,6 +291,13 @@ def _planning() -> Verdict:
     return Verdict(
         "deny", "plan mode only reads; propose the change and let the person leave plan mode first"
     )
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a loop of links, which names no file
+        return path
 
 
 def _inside(path: Path, roots: tuple[Path, ...]) -> bool:

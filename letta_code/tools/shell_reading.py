@@ -39,7 +39,6 @@ _ANY_ARGUMENTS = frozenset(
             "grep",
             "head",
             "id",
-            "jq",
             "join",
         ),
         *(
@@ -49,8 +48,6 @@ _ANY_ARGUMENTS = frozenset(
             "nproc",
             "od",
             "paste",
-            "printenv",
-            "ps",
             "pwd",
             "readlink",
             "realpath",
@@ -75,8 +72,8 @@ _ANY_ARGUMENTS = frozenset(
 _VERSIONED = frozenset(
     {"python", "python3", "node", "npm", "pip", "go", "cargo", "rustc", "java", "ruby", "gcc"}
 )
-_FIND_ACTS = ("-delete", "-fprint", "-fls")
-_FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
+_FIND_ACTS = ("-delete", "-fprint", "-fls", "-execdir", "-ok")
+_FIND_RUNS = ("-exec",)
 _GIT_READS = frozenset(
     {
         *(
@@ -116,7 +113,7 @@ _GIT_BRANCH = re.compile(r"-[arv]+|-vv|--(list|all|remotes|verbose|show-current|
 _GIT_LISTS = {
     "stash": ("list", "show"),
     "worktree": ("list",),
-    "remote": ("-v", "show", "get-url"),
+    "remote": ("-v", "get-url"),
     "config": ("--get", "--list", "-l", "get", "list", "--get-all"),
     "reflog": ("show",),
 }
@@ -152,8 +149,12 @@ def reads(command: SimpleCommand) -> bool:
         return True
     if name == "xargs":
         return True  # what it runs is judged by itself
-    if name == "env":
-        return not arguments
+    if name == "jq":  # its programs can print the environment, keys of models included
+        return not any(
+            part and re.search(r"\benv\b|\$ENV|\b(?:import|include)\b", part) for part in arguments
+        )
+    if name == "ps":
+        return all(part and (part.startswith("-") or "e" not in part) for part in arguments)
     if name == "find":
         arguments = _without_executed(arguments)
     known = [part for part in arguments if part is not None]

@@ -69,6 +69,13 @@ _PASSED_THROUGH = frozenset(
     }
 )
 _EXPANSION = re.compile(r"\$\{#?(?:[A-Za-z_0-9]+|[@*?])(?:(?:[-+#%]|:[-+])[^@`$]*)?\}\Z")
+_WORDS = frozenset(
+    {
+        *("word", "string", "raw_string", "concatenation", "number", "simple_expansion", "expansion"),
+        *("command_substitution", "process_substitution", "ansi_c_string", "translated_string"),
+        *("brace_expression", "arithmetic_expansion", "extglob_pattern"),
+    }
+)
 _FILE_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")
 _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _HARMLESS_VARIABLE = re.compile(r"(?!.*proxy|npm_)[a-z_][a-z0-9_]*\Z")
@@ -127,7 +134,7 @@ class _Reader:
         assigned = []
         argv: list[Word] = []
         self._choices, self._unlisted = (), ""
-        for child in node.children:
+        for child in (*node.children, *_later_words(node)):
             if child.type == "variable_assignment":
                 assigned.append(text_of(child).split("=", 1)[0].rstrip("+"))
             elif child.type == "command_name":
@@ -190,6 +197,8 @@ class _Reader:
 
     def _visit_file_redirect(self, node: Node) -> None:
         target = node.child_by_field_name("destination")
+        if _words_behind(node) and not _belongs_to_command(node):
+            self._not_known("words after a redirection are not understood")
         operator = next((child.type for child in node.children if not child.is_named), "")
         if target is None or operator in (">&-", "<&-"):
             return
@@ -202,6 +211,10 @@ class _Reader:
         values = None if write else self.code.variables.of(target)
         for value in (word(target),) if values is None else values:
             self.code.redirects.append(Redirect(value, write))
+
+    def _visit_heredoc_redirect(self, node: Node) -> None:
+        if _words_behind(node) and not _belongs_to_command(node):
+            self._not_known("words after a redirection are not understood")
 
     def _visit_test_command(self, node: Node) -> None:
         text = text_of(node)
@@ -266,6 +279,29 @@ class _Reader:
                 self._not_known(f"the code that `{name}` runs is only known when it runs")
             else:
                 _parse_into(self.code, script, self.depth + 1)
+
+
+def _words_behind(redirect: Node) -> list[Node]:
+    """The words that the grammar puts into a redirection although they are arguments of its command:
+    `git >/dev/null push`."""
+    if redirect.type == "heredoc_redirect":
+        return [child for child in redirect.children if child.type in _WORDS]
+    return redirect.children_by_field_name("destination")[1:]
+
+
+def _later_words(command: Node) -> list[Node]:
+    """The arguments of `command` that stand behind its redirections."""
+    around = command.parent
+    if around is None or around.type != "redirected_statement":
+        return []
+    redirects = [node for node in around.children if node.type in ("file_redirect", "heredoc_redirect")]
+    return [found for redirect in redirects for found in _words_behind(redirect)]
+
+
+def _belongs_to_command(redirect: Node) -> bool:
+    around = redirect.parent
+    body = None if around is None else around.child_by_field_name("body")
+    return body is not None and body.type == "command"
 
 
 def _plain_number(text: str) -> bool:

@@ -90,7 +90,9 @@ class Variables:
             variable = node.child_by_field_name("variable")
             name = "" if variable is None else text_of(variable)
             given = [self.of(child) for child in node.children_by_field_name("value")]
-            found: Values = None if None in given or not given else tuple(v for each in given for v in each or ())
+            found: Values = (
+                None if None in given or not given else tuple(v for each in given for v in each or ())
+            )
         else:
             name, operator, _ = text_of(node).partition("=")
             value = node.child_by_field_name("value")
@@ -159,7 +161,8 @@ class Variables:
 
 def braces(text: str) -> Values:
     """The words that bash makes of `a{b,c}d`; None for sequences and more than can be listed."""
-    pending, done = [text], []
+    pending: list[str] = [text]
+    done: list[str] = []
     while pending:
         if len(pending) + len(done) > _MOST:
             return None
