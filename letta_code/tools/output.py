@@ -13,13 +13,17 @@ import re
 import tempfile
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedWriter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from letta_code.core.text import well_formed
-from letta_code.errors import StorageError
+from letta_code.errors import StorageError, ToolError
 from letta_code.storage import private_folder
-from letta_code.tools.base import Workspace
+
+if TYPE_CHECKING:  # the argument classes load pydantic
+    from letta_code.tools.base import Workspace
 
 LIMIT = 30_000
 """Characters of one output that reach the model, unless a tool says otherwise."""
@@ -149,13 +153,26 @@ class Spool:
         lead = "" if head.endswith("\n") else "\n"
         return well_formed(f"{head}{lead}[{self._note(self.characters - len(head) - len(tail))}]\n{tail}")
 
-    def every_line(self) -> Iterator[str]:
-        """All lines, from the file when the text is over the limit (so at most `FILE_CAP` bytes)."""
-        if self.characters <= self._limit or self._path is None:
-            yield from re.findall(r"[^\n]*\n|[^\n]+", "".join(self._head))
-        else:
-            with self._path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-                yield from file
+    @contextmanager
+    def in_file(self) -> Iterator[Path]:
+        """A file with all of it (at most `FILE_CAP` bytes), for this long at least.
+
+        Raises:
+            ToolError: it cannot be written.
+        """
+        if self.characters > self._limit and self._path is not None:
+            yield self._path
+            return
+        try:
+            file, path = _new_file(self._workspace.overflow, self._name)
+            with file:
+                file.write(well_formed("".join(self._head)).encode("utf-8"))
+        except (OSError, StorageError) as error:
+            raise ToolError(f"the output could not be kept to be searched: {error}") from error
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
     def _note(self, left_out: int) -> str:
         size = (

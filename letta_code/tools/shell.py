@@ -7,10 +7,11 @@ and stopped. How processes are run is `processes`; whether a command may run is 
 from __future__ import annotations
 
 import asyncio
-import re
+import os
 import signal
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -20,7 +21,8 @@ from letta_code.core.tooling import CommandDisplay, PlainDisplay, ToolKind, Tool
 from letta_code.errors import ToolError
 from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
 from letta_code.tools.output import Spool
-from letta_code.tools.processes import Job, Survivor
+from letta_code.tools.processes import Job, Survivor, child_environment
+from letta_code.tools.ripgrep import Ripgrep
 from letta_code.tools.shell_reading import only_reads
 
 DEFAULT_TIMEOUT = 120_000
@@ -272,7 +274,8 @@ class BashOutput(Tool[BashOutputArguments]):
     async def run(self, arguments: BashOutputArguments, call: Call) -> ToolOutput:
         """Its state, and the new output."""
         shell = self._shells.get(arguments.bash_id)
-        pattern = _pattern(arguments.filter)
+        if arguments.filter:
+            await self._matching(Path(os.devnull), arguments.filter)  # refused before output is taken
         code = shell.job.exit_code
         running = bool(shell.job.survivors())
         if code is not None:
@@ -285,26 +288,38 @@ class BashOutput(Tool[BashOutputArguments]):
             state += ", its background processes still run"
         age = _duration(round(time.monotonic() - shell.job.started, 1))
         state = f"[{shell.id}: {shell.note or state}, {age}]"
-        text = output.finish() if pattern is None else self._filtered(output, pattern)
+        text = await self._filtered(output, arguments.filter) if arguments.filter else output.finish()
         content = f"{state}\n{text if text.strip() else '(no new output)'}"
         return ToolOutput.of(content, CommandDisplay(shell.job.command, text[-_DISPLAY_LIMIT:], code))
 
-    def _filtered(self, output: Spool, pattern: re.Pattern[str]) -> str:
-        kept = Spool(self._shells.workspace, "BashOutput")
-        for line in output.every_line():
-            if pattern.search(line):
-                kept.add(line)
+    async def _filtered(self, output: Spool, expression: str) -> str:
+        with output.in_file() as file:
+            return await self._matching(file, expression)
+
+    async def _matching(self, file: Path, expression: str) -> str:
+        """The matching lines. Ripgrep looks for them: its time is bounded whatever the expression."""
+        workspace = self._shells.workspace
+        kept = Spool(workspace, "BashOutput")
+        search = Ripgrep(
+            [
+                "--text",
+                "--no-line-number",
+                "--no-filename",
+                "--color=never",
+                "-e",
+                expression,
+                "--",
+                str(file),
+            ],
+            workspace.project if workspace.project.is_dir() else Path("/"),
+            child_environment(workspace),
+        )
+        async for line in search.records(b"\n"):
+            kept.add(line.decode("utf-8", "replace") + "\n")
+        if search.cut:
+            kept.add(f"[{search.cut}]\n")
         kept.close()
         return kept.finish()
-
-
-def _pattern(expression: str | None) -> re.Pattern[str] | None:
-    if not expression:
-        return None
-    try:
-        return re.compile(expression)
-    except re.error as error:
-        raise ToolError(f"filter is not a regular expression: {error}") from error
 
 
 class KillShellArguments(Arguments):

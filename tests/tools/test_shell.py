@@ -241,8 +241,16 @@ async def test_unknown_shells_and_bad_filters_are_errors_for_the_model(tools: To
     with pytest.raises(ToolError, match="bash_9"):
         await tools.output("bash_9")
     await tools.bash("true", run_in_background=True)
-    with pytest.raises(ToolError, match="regular expression"):
+    with pytest.raises(ToolError, match="regex parse error"):
         await tools.output("bash_1", "(")
+
+
+async def test_no_filter_takes_for_ever(tools: Tools) -> None:
+    await tools.bash("echo one; echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!", run_in_background=True)
+    await until(lambda: not tools.pool.running())
+    async with asyncio.timeout(WAIT):
+        assert "no new output" in await tools.output("bash_1", "(a+)+$")
+    assert list(tools.workspace.overflow.iterdir()) == []
 
 
 async def test_a_background_timeout_is_said(tools: Tools) -> None:
