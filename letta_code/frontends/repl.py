@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from letta_code import __version__
+from letta_code.core.events import ApprovalAsked
 from letta_code.core.text import one_line
 from letta_code.core.tooling import ApprovalRequest, Decision
 from letta_code.errors import EXIT_INTERRUPTED, LettaError
@@ -51,10 +53,12 @@ class Chat:
         self._line = InputLine(host.history_file, COMMANDS)
         self._ahead = TypeAhead()
         self._running: Turn | None = None
+        self._terminal = asyncio.Lock()
+        self._announced: dict[str, asyncio.Event] = {}
 
     async def run(self, first_prompt: str | None) -> int:
         """The loop; returns the exit code."""
-        self._console.print(header(self.session))
+        self._console.print(header(self.session), soft_wrap=True)
         if first_prompt and first_prompt.strip():
             self._console.print(Text(f"› {plain_text(first_prompt)}", style="bold"))
             code = await self._turn(first_prompt)
@@ -104,11 +108,25 @@ class Chat:
         with self._ahead.kept():
             async with ending_signals(turn.cancel, interactive=True) as ending:
                 async for event in turn.events():
-                    self._screen.show(event, self.session.model.info.window)
+                    async with self._terminal:
+                        self._screen.show(event, self.session.model.info.window)
+                    if isinstance(event, ApprovalAsked):
+                        self._announcement(event.request.call_id).set()
+        self._announced.clear()
         return None if ending.code in (None, EXIT_INTERRUPTED) else ending.code
 
+    def _announcement(self, call_id: str) -> asyncio.Event:
+        return self._announced.setdefault(call_id, asyncio.Event())
+
     async def _ask(self, request: ApprovalRequest) -> Decision:
-        """The permission question. What was typed before it appeared is no answer to it."""
+        """The permission question, once all that happened before it is printed; what happens meanwhile
+        is printed after it."""
+        await self._announcement(request.call_id).wait()
+        async with self._terminal:
+            return await self._answer(request)
+
+    async def _answer(self, request: ApprovalRequest) -> Decision:
+        """Ask until there is an answer. What was typed before the question appeared is none."""
         self._screen.settle()
         self._ahead.collect()
         self._console.print(question(request))
@@ -155,12 +173,12 @@ def question(request: ApprovalRequest) -> Padding:
     """What is asked: title, reason, what would change, what "always" would allow."""
     rows = [
         Text.assemble(("? ", "bold yellow"), (plain_text(one_line(request.title, 400)), "bold")),
-        *(show.display(item) for item in request.display),
+        *(Padding(show.display(item), (0, 0, 0, 2)) for item in request.display),
         Text(f"  {plain_text(request.reason)}", style="dim"),
     ]
     if request.rule:
         rows.append(Text(f"  always: {plain_text(request.rule)}, for this session", style="dim"))
-    return Padding(Group(*rows), 0)
+    return Padding(Group(*rows), (1, 0, 0, 0))
 
 
 def header(session: Session) -> Text:

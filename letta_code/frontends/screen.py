@@ -3,12 +3,14 @@ words not yet printed, and whether they are void."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from letta_code.core.events import (
+    ApprovalAsked,
     ApprovalGiven,
     Event,
     MemoryChanged,
@@ -25,6 +27,7 @@ from letta_code.core.events import (
 )
 from letta_code.core.messages import Text, Thinking
 from letta_code.core.text import one_line
+from letta_code.core.tooling import CommitDisplay, Display
 from letta_code.frontends import show
 from letta_code.frontends.output import plain_text
 
@@ -84,6 +87,8 @@ class Screen:
         self._streamed = False
         self._titles: dict[str, str] = {}
         self._last_title = ""
+        self._asked: dict[str, tuple[Display, ...]] = {}
+        self._revision = ""
 
     def show(self, event: Event, window: int) -> None:
         """Print what `event` means to the person. `window` is the model's, in tokens."""
@@ -108,9 +113,11 @@ class Screen:
                 self._console.print(show.tool_title(title))
             case ToolDone():
                 self._tool_done(event)
+            case ApprovalAsked(request=request):
+                self._asked[request.call_id] = request.display
             case ApprovalGiven(decision=decision) if decision.choice == "always":
                 self._dim("allowed for this session")
-            case MemoryChanged(commit=commit):
+            case MemoryChanged(commit=commit) if commit.revision != self._revision:
                 self._dim(f"memory is now {commit.revision[:10]}: {plain_text(one_line(commit.reason))}")
             case PromptReady(problems=problems):
                 for problem in problems:
@@ -141,15 +148,24 @@ class Screen:
 
     def _tool_done(self, event: ToolDone) -> None:
         title = self._titles.pop(event.call_id, None)
-        if title is None or self._last_title != event.call_id:  # never ran, or ran beside another
+        asked = self._asked.pop(event.call_id, ())
+        new = tuple(item for item in event.output.display if item not in asked)
+        body = show.tool_output(dataclasses.replace(event.output, display=new), event.seconds)
+        # A call that never ran has no title yet; one that ran beside others has its own far above.
+        if title is None or (body is not None and self._last_title != event.call_id):
             self._console.print(show.tool_title(title or event.name))
-        self._last_title = ""
-        self._console.print(show.tool_output(event.output, event.seconds))
-        self._console.print()
+        if body is not None:
+            self._console.print(body)
+            self._console.print()
+            self._last_title = ""
+        for item in new:
+            if isinstance(item, CommitDisplay):
+                self._revision = item.revision
 
     def _turn_done(self, done: TurnDone, window: int) -> None:
         self._words(self._stream.flush())
         self._titles.clear()
+        self._asked.clear()
         error = done.error
         if done.status == "interrupted":
             self._console.print(show.error("interrupted", "what was done so far is kept; go on as you like"))

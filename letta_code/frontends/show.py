@@ -44,15 +44,15 @@ def tool_title(title: str) -> RenderableType:
     return Text.assemble(("● ", "cyan"), (plain_text(one_line(title, 200)), "bold"))
 
 
-def tool_output(output: ToolOutput, seconds: float) -> RenderableType:
-    """What a tool did, bounded, indented below its title."""
+def tool_output(output: ToolOutput, seconds: float) -> RenderableType | None:
+    """What a tool did, bounded, indented below its title; None when the title says it all."""
     parts = [display(item) for item in output.display]
     if output.status != "ok" and not any(isinstance(item, CommandDisplay) for item in output.display):
         words = "\n".join(block.text for block in output.content if block.type == "text")
         parts.insert(0, _bounded(f"{output.status}: {words}", 6, "red"))
     if seconds >= 5:
         parts.append(Text(f"{seconds:.0f} s", style="dim"))
-    return Padding(Group(*parts), (0, 0, 0, 2)) if parts else Text("  done", style="dim")
+    return Padding(Group(*parts), (0, 0, 0, 2)) if parts else None
 
 
 def display(item: Display) -> RenderableType:
@@ -146,12 +146,13 @@ def count(tokens: int) -> str:
 
 
 def _command(item: CommandDisplay) -> RenderableType:
-    rows: list[RenderableType] = []
-    if item.output.strip():
-        rows.append(_bounded(item.output.rstrip("\n"), _OUTPUT_LINES, "dim"))
-    if item.exit_code:
+    output = item.output.rstrip()
+    if not output and item.exit_code is None:  # not run yet: the whole command is what matters
+        return _bounded(f"$ {item.command}", _DIFF_LINES, "")
+    rows = [_bounded(output or "(no output)", _OUTPUT_LINES, "dim")]
+    if item.exit_code and not output.lower().endswith(f"exit code {item.exit_code}"):
         rows.append(Text(f"exit code {item.exit_code}", style="red"))
-    return Group(*rows) if rows else Text("(no output)", style="dim")
+    return Group(*rows)
 
 
 def _bounded(text: str, lines: int, style: str) -> RenderableType:
@@ -164,7 +165,7 @@ def _patch(patch: str) -> RenderableType:
     rows = [
         Text(line[:_WIDTH], style=styles.get(line[:1], "dim"))
         for line in plain_text(patch).splitlines()
-        if not line.startswith(("index ", "--- ", "+++ "))
+        if not line.startswith(("diff --git ", "index ", "new file mode ", "--- ", "+++ "))
     ]
     return _stack(_cut(rows, _DIFF_LINES))
 

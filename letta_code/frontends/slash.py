@@ -61,7 +61,7 @@ class Slash:
 
     def say(self, text: str, style: str = "") -> None:
         """Print `text` as it is."""
-        self.console.print(plain_text(text), style=style, markup=False, highlight=False)
+        self.console.print(plain_text(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
     async def _help(self, argument: str, session: Session) -> Session:
         for name, summary in COMMANDS:

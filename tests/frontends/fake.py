@@ -180,9 +180,14 @@ class Turn:
         request = ApprovalRequest(
             "c1", "Bash", "execute", "Run: git push", "it is not read-only", "Bash(git push:*)", display
         )
+        answer = asyncio.ensure_future(self._ask(request))  # as a turn does: beside its events
+        await asyncio.wait((answer,), timeout=0)
+        yield TextDelta("I push it now.")
         yield ApprovalAsked(request)
-        decision = await self._ask(request)
+        yield ToolRunning(ToolCall("c0", "Read", {}), "Read beside.py")
+        decision = await answer
         yield ApprovalGiven("c1", decision)
+        yield StepStarted(2)
         text = f"decided {decision.choice}: {decision.feedback}"
         yield MessageDone("message-2", Message("assistant", (Text(text),), "agent"))
         yield done("success", text)

@@ -130,6 +130,7 @@ def test_permission_is_asked_with_its_rule_and_answered(open_chat: Callable[...,
     assert "? Run: git push" in text
     assert "always: Bash(git push:*)" in text
     assert "it is not read-only" in text
+    assert text.index("I push it now.") < text.index("? Run")
     chat.type("maybe\r")
     chat.type("3 use a branch\r")
     chat.until("decided deny: use a branch")
