@@ -205,7 +205,7 @@ def test_signals_end_a_turn_in_order(letta: Letta, number: signal.Signals, code:
 def test_e12_f14_a_git_hook_and_a_read_only_project_are_left_alone(letta: Letta) -> None:
     script = [
         turn(
-            None,
+            "",
             call(
                 "memory", command="create", reason="r", file_path="notes/a.md", description="d", file_text="x"
             ),
