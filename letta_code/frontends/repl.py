@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -171,7 +171,7 @@ def parse_answer(answer: str, offered: bool) -> Decision | None:
 
 def question(request: ApprovalRequest) -> Padding:
     """What is asked: title, reason, what would change, what "always" would allow."""
-    rows = [
+    rows: list[RenderableType] = [
         Text.assemble(("? ", "bold yellow"), (plain_text(one_line(request.title, 400)), "bold")),
         *(Padding(show.display(item), (0, 0, 0, 2)) for item in request.display),
         Text(f"  {plain_text(request.reason)}", style="dim"),
