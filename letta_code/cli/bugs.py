@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import traceback
@@ -10,10 +11,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from letta_code import __version__
+from letta_code.errors import LettaError
 from letta_code.paths import Paths
 from letta_code.storage import private_folder
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+
+
+class LogFile(logging.Handler):
+    """Sends what any layer or library logs (warnings and worse) to the log file and never to stderr,
+    which is the person's, nor to stdout, which is the answer's."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append one record, with its traceback. A log that cannot be written is no reason to fail."""
+        error = record.exc_info[1] if record.exc_info else None
+        trace = "".join(traceback.format_exception(error)) if error else ""
+        try:
+            _append(f"{record.name}: {record.getMessage()}\n{trace}", os.environ)
+        except (LettaError, OSError):
+            pass
 
 
 def record_bug(error: BaseException, environment: Mapping[str, str] = os.environ) -> Path:
@@ -22,8 +38,11 @@ def record_bug(error: BaseException, environment: Mapping[str, str] = os.environ
     Raises:
         LettaError, OSError: it cannot be written.
     """
+    return _append("".join(traceback.format_exception(error)), environment)
+
+
+def _append(text: str, environment: Mapping[str, str]) -> Path:
     file = Paths.from_environment(environment).log_file()
-    text = "".join(traceback.format_exception(error))
     for name, value in environment.items():
         if _SECRET_NAME.search(name) and len(value) > 3:
             text = text.replace(value, f"<{name}>")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from types import TracebackType
 
 import typer
 
-from letta_code.cli.bugs import record_bug
+from letta_code.cli.bugs import LogFile, record_bug
 from letta_code.errors import EXIT_INTERRUPTED, EXIT_USAGE, LettaError
 
 
@@ -18,6 +19,7 @@ def run(words: Sequence[str]) -> int:
     """Run `letta` with `words`. What a person can fix is said in one line and a hint on stderr; a bug is
     recorded in the log file and said in one line (by the interpreter's hook, exit code 1)."""
     sys.excepthook = _bug
+    logging.basicConfig(handlers=[LogFile(logging.WARNING)])
     _never_refuse_a_character()
     try:
         code = _invoke(words)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
+from letta_code.agent.retry import RetryPolicy
 from letta_code.agent.session import Session
 from letta_code.agent.skills import available_skills, builtin_folder
 from letta_code.agent.state import AgentState
@@ -258,6 +259,7 @@ class Workbench:
             prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),
             reminder=Reminder(workspace, agent.id, conversation.id),
             skills=available_skills(place.paths, place.project, repository.snapshot()),
+            retry=RetryPolicy.from_environment(place.environment),
             max_turns=options.max_turns,
         )
 

@@ -43,8 +43,11 @@ _LOOK = 0.02  # seconds between two looks whether processes have ended
 _PROGRESS_PAUSE = 0.1  # seconds between two progress texts
 _PROGRESS_SIZE = 4_000  # characters of one; what overflows it is in the result
 
-_REPOSITORY_CHOICE = frozenset(
+# Variables that would send a command elsewhere than its words say: Git's choice of repository (set when
+# letta was started from a Git hook), and where a relative `cd` may land.
+_DROPPED = frozenset(
     {
+        "CDPATH",
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
         "GIT_COMMON_DIR",
         "GIT_DIR",
@@ -87,7 +90,7 @@ def child_environment(workspace: Workspace, inherited: Mapping[str, str] = os.en
     would turn a `git` in another folder against the hook's repository and index. Git's other variables
     (identity, configuration, SSH command) are the person's and stay.
     """
-    environment = {name: value for name, value in inherited.items() if name not in _REPOSITORY_CHOICE}
+    environment = {name: value for name, value in inherited.items() if name not in _DROPPED}
     environment |= {name: value for name, value in _QUIET_UNLESS_SET.items() if name not in inherited}
     environment |= _QUIET
     environment |= workspace.environment

@@ -43,7 +43,7 @@ class Letta:
             "HOME": str(self.home.parent),
             "LETTA_HOME": str(self.home),
             "PYTHONPATH": str(ROOT),
-            "PYTHONDONTWRITEBYTECODE": "",
+            "LETTA_RETRY_BASE_SECONDS": "0.01",
         }
         return base | self.environment | dict(more or {})
 
