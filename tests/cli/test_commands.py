@@ -110,9 +110,9 @@ def test_b08_any_character_is_printed_in_any_locale(letta: Letta, memory: Path) 
     (memory / "system" / "偏好.md").write_text("---\ndescription: ĳ\n---\nĳ 偏好\n")
     assert letta("memory", "commit", "-m", "ĳ").code == 0
     for env in ({"LC_ALL": "C"}, {"PYTHONIOENCODING": "gbk"}, {"PYTHONIOENCODING": "ascii:strict"}):
-        for words in (("log",), ("show", "system/偏好.md"), ("diff", "HEAD~1", "HEAD"), ("status",)):
-            done = letta("memory", *words, env=env)
-            assert done.code == 0, (env, words, done.err)
+        done = letta("memory", "diff", "HEAD~1", "HEAD", env=env)
+        assert done.code == 0, (env, done.err)
+        assert "+description" in done.out
 
 
 def test_e12_inherited_git_variables_do_not_redirect_memory(letta: Letta, memory: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from tests.model_server import ModelServer, Request, call, request_prefix, turn
 UPDATING = "anthropic/claude-opus-4-8"  # takes system messages inside a conversation
 
 
-def asking(letta: Letta, server: ModelServer, provider: str = "ANTHROPIC") -> Letta:
+def asking(letta: Letta, server: ModelServer, provider: str = "VLLM") -> Letta:
     letta.environment = {f"{provider}_BASE_URL": server.url, f"{provider}_API_KEY": "x"}
     return letta
 
@@ -63,7 +62,7 @@ def test_c_goes_on_with_the_last_conversation_also_elsewhere(letta: Letta, tmp_p
 def test_shown_2_only_committed_memory_is_in_the_prompt(letta: Letta) -> None:
     odd = "$& {CORE_MEMORY} </self>"
     with ModelServer([{"text": "Fine.", "repeat": True}]) as server:
-        asking(letta, server)
+        asking(letta, server, "ANTHROPIC")
         assert letta("-p", "one").code == 0
         memory = Path(letta("memory", "path").out.strip())
         persona = memory / "system" / "persona.md"
@@ -80,40 +79,39 @@ def test_shown_2_only_committed_memory_is_in_the_prompt(letta: Letta) -> None:
     one, _, three, four = map(system_of, server.requests)
     assert "I rhyme." not in one
     assert "I rhyme." in three
-    assert "$& {CORE_MEMORY} " in three
-    assert three.count("</self>") == one.count("</self>")
+    assert odd in three
+    assert three.index(odd) > three.index("</self>")  # nothing is open that it could close
     assert four == one
     assert shown == four
 
 
 def test_shown_3_and_4_an_update_survives_a_failed_request_and_is_in_every_later_one(letta: Letta) -> None:
-    script: list[dict[str, Any]] = [
-        {"text": "One."},
-        {"fault": {"status": 500, "times": 40}, "when": {"contains": "please fail"}},
-        {"text": "Fine.", "repeat": True},
-    ]
-    with ModelServer(script) as server:
-        asking(letta, server)
+    failing = ModelServer([{"fault": {"status": 500, "times": 99}}])
+    with ModelServer([{"text": "Fine.", "repeat": True}]) as server, failing:
+        asking(letta, server, "ANTHROPIC")
         assert letta("-p", "-m", UPDATING, "one").code == 0
         memory = Path(letta("memory", "path").out.strip())
         human = memory / "system" / "human.md"
         human.write_text(human.read_text() + "\nShe is called Ada.\n")
         assert letta("memory", "commit", "-m", "her name").code == 0
-        failed = letta("-p", "-c", "--output-format", "json", "please fail", timeout=120)
+        asking(letta, failing, "ANTHROPIC")
+        failed = letta("-p", "-c", "--output-format", "json", "please fail")
         assert failed.code == 75, failed.err
         assert failed.json["is_error"] is True
         assert failed.json["error"]["retryable"] is True
         assert "500" in failed.err
-        good = len(server.requests)
+        assert "She is called Ada." in json.dumps(failing.requests[0].body)
+        asking(letta, server, "ANTHROPIC")
         assert letta("-p", "-c", "two").code == 0
         assert letta("-p", "-c", "three").code == 0
-        second, third = server.requests[good], server.requests[good + 1]
         described = letta("context", "--json").json
+    first, second, third = server.requests
     assert server.violations == []
-    assert system_of(second) == system_of(server.requests[0]) == system_of(third)
+    assert system_of(first) == system_of(second) == system_of(third)
     assert "She is called Ada." not in system_of(second)
     assert "She is called Ada." in json.dumps(second.body["messages"])
     assert "She is called Ada." in json.dumps(third.body["messages"])
+    assert has_prefix(second, first)
     assert has_prefix(third, second)
     assert "She is called Ada." in described["updates"][0]
     assert described["prompt"] == system_of(third)
@@ -125,23 +123,20 @@ def test_shown_3_and_4_an_update_survives_a_failed_request_and_is_in_every_later
 def test_shown_5_after_kill_9_in_a_tool_the_outcome_is_unknown(
     letta: Letta, handle: str, provider: str
 ) -> None:
-    mark = letta.project / "started"
+    mark, started = letta.project / "mark", letta.project / "started"
+    os.mkfifo(started)
     script = [
-        turn("I run it.", call("Bash", command=f"echo x >> {mark}; sleep 60")),
+        turn("I run it.", call("Bash", command=f"echo x >> {mark}; echo go > {started}; sleep 60")),
         turn("I look first."),
         turn("Again."),
     ]
     with ModelServer(script) as server:
         asking(letta, server, provider)
-        words = ("-p", "-m", handle, "--permission-mode", "bypassPermissions", "deploy")
-        process = letta.start(*words)
+        process = letta.start("-p", "-m", handle, "--permission-mode", "bypassPermissions", "deploy")
         try:
-            while not mark.exists():
-                assert process.poll() is None, process.communicate()
-                os.sched_yield()
-            process.send_signal(signal.SIGKILL)
+            assert started.read_text() == "go\n"  # waits for the tool
         finally:
-            process.kill()
+            process.send_signal(signal.SIGKILL)
             process.communicate()
         assert letta("-p", "-c", "and?").code == 0
         assert letta("-p", "-c", "more").code == 0
@@ -155,8 +150,9 @@ def test_f03_a_permanent_failure_is_1_a_temporary_one_75_and_both_are_said(letta
     with ModelServer([{"fault": {"status": 401, "times": 9}}]) as server:
         done = asking(letta, server)("-p", "hi")
         assert (done.code, done.out) == (1, "")
-        assert "401" in done.err or "key" in done.err
-    closed = letta("-p", "-m", "vllm/x", "--base-url", server.url, "hi", timeout=120)
+        assert "401" in done.err
+        gone = server.url
+    closed = letta("-p", "-m", "vllm/x", "--base-url", gone, "hi")
     assert closed.code == 75
     assert closed.out == ""
 

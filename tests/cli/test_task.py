@@ -76,16 +76,16 @@ def test_a_task_of_a_dozen_turns_is_done_and_remembered(
 def test_without_permission_nothing_is_changed_and_the_turn_still_ends(calculator: Letta) -> None:
     before = (calculator.project / "calculator.py").read_text()
     with ModelServer(SCRIPTS / "dozen_turns.yaml") as server:
-        calculator.environment = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}
+        calculator.environment = {"VLLM_BASE_URL": server.url, "VLLM_API_KEY": "x"}
         done = calculator("-p", "Fix the failing test")
     assert done.code == 0, done.err
     assert "Fixed" in done.out
     assert (calculator.project / "calculator.py").read_text() == before
 
 
-def test_max_turns_and_a_closed_reader_end_the_run(calculator: Letta) -> None:
+def test_max_turns_end_the_run(calculator: Letta) -> None:
     with ModelServer(SCRIPTS / "dozen_turns.yaml") as server:
-        calculator.environment = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}
+        calculator.environment = {"VLLM_BASE_URL": server.url, "VLLM_API_KEY": "x"}
         done = calculator("-p", "--max-turns", "2", "--output-format", "json", "Fix the failing test")
         assert done.code == 1
         assert done.json["subtype"] == "error_max_turns"
