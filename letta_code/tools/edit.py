@@ -7,6 +7,7 @@ and says so.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +72,9 @@ class _Editing(Tool[EditsT], Generic[EditsT]):
         self._workspace = workspace
         self._seen = seen
 
+    @abstractmethod
     def replacements(self, arguments: EditsT) -> Sequence[Replacement]:
         """The replacements, in order."""
-        raise NotImplementedError
 
     def accesses(self, arguments: EditsT) -> tuple[Access, ...]:
         """The file."""
