@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from letta_code.memory.blocks import new_block
 
 _PERSONA = """\
@@ -32,20 +30,6 @@ def default_files() -> dict[str, str]:
             "system/project.md", "Which projects I know and where their notes are.", _PROJECT
         ),
     }
-
-
-def files_from_blocks(blocks: Mapping[str, str]) -> dict[str, str]:
-    """Path to text of the files for memory blocks by label; `human` becomes `system/human.md`.
-
-    Raises:
-        MemoryEditError: a block's description would be empty (an empty label).
-    """
-    files = {}
-    for label, text in blocks.items():
-        path = f"{label if label.startswith('system/') else f'system/{label}'}.md"
-        body = text if text.endswith("\n") or not text else text + "\n"
-        files[path] = _file(path, f"Memory block {label}", body)
-    return files
 
 
 def _file(path: str, description: str, body: str) -> str:

@@ -9,7 +9,6 @@ To add one: a pydantic arguments class and a `Tool` subclass in `tools/NAME.py`,
 
 from __future__ import annotations
 
-import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -72,7 +71,6 @@ class Call:
     id: str
     conversation_id: str = ""
     progress: Callable[[str], None] = lambda text: None
-    cancelled: asyncio.Event | None = None
 
 
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)

@@ -11,7 +11,7 @@ from letta_code.memory.edits import Create, Delete, Replace
 from letta_code.memory.prompt import PromptCache, base_hash, compile_prompt
 from letta_code.memory.render import REMINDER, render_memory, render_update, unescaped
 from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.seed import default_files, files_from_blocks
+from letta_code.memory.seed import default_files
 from letta_code.memory.snapshot import Entry, MemorySnapshot
 from tests.memory.conftest import AGENT, Git
 
@@ -214,7 +214,10 @@ def test_a_hit_reads_nothing_of_the_repository(repository: MemoryRepository, tmp
 
 
 def test_first_files_are_short_valid_and_committable(tmp_path: Path) -> None:
-    files = {**default_files(), **files_from_blocks({"rules/style": "short"})}
+    files = {
+        **default_files(),
+        **{"system/rules/style.md": "---\ndescription: Memory block rules/style\n---\nshort\n"},
+    }
     made = MemoryRepository.create(tmp_path / "repo.git", tmp_path / "memory", files, AGENT, "x").snapshot()
     assert [block.label for block in made.blocks] == [
         "system/human",
