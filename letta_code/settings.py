@@ -7,6 +7,7 @@ Code already have.
      "permissions": {"allow": [], "ask": [], "deny": [], "defaultMode": "default",
                      "additionalDirectories": []},
      "env": {"NAME": "value for the shell tool"},
+     "memory": {"review": "off", "sync": "manual", "budget": 0.1},
      "providers": {"openai": {"api_key": "…", "base_url": "…"}}}
 
 Only the person's own file counts in full. A project's files come with the project, so they may tighten
@@ -20,7 +21,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from letta_code.errors import UsageError
 from letta_code.paths import Paths, project_settings
@@ -49,11 +50,23 @@ class PermissionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """How memory is kept. `review` "hold" keeps what the person did not state on a side branch until they
+    confirm it; `sync` "turn" syncs with the remote after each turn; `budget` is the share of the model's
+    window that `system/` may take before a warning."""
+
+    review: Literal["off", "hold"] = "off"
+    sync: Literal["manual", "turn"] = "manual"
+    budget: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that is set, defaults filled in."""
 
     model: str | None = None
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     environment: Mapping[str, str] = field(default_factory=dict)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -85,6 +98,7 @@ def load_settings(paths: Paths, project: Path | None = None) -> Settings:
             mode=_mode(permissions, paths.settings()),
             directories=_words(permissions, "additionalDirectories", paths.settings()),
         ),
+        memory=_memory(own, paths.settings()),
         environment={name: str(value) for name, value in _section(own, "env", paths.settings()).items()},
         providers=_providers(own, paths.settings()),
         warnings=tuple(warnings),
@@ -124,6 +138,7 @@ def set_value(paths: Paths, key: str, value: Any) -> None:
         _words(permissions, name, paths.settings())
     _mode(permissions, paths.settings())
     _text(root, "model", paths.settings())
+    _memory(root, paths.settings())
     _providers(root, paths.settings())
     text = json.dumps(root, indent=2, ensure_ascii=False) + "\n"
     write_atomically(paths.settings(), text.encode())
@@ -179,6 +194,19 @@ def _mode(permissions: Mapping[str, Any], file: Path) -> str:
     if mode not in MODES:
         raise UsageError(f"{file}: defaultMode {mode!r} is not known", f"one of {', '.join(MODES)}")
     return mode
+
+
+def _memory(root: Mapping[str, Any], file: Path) -> MemorySettings:
+    section, usual = _section(root, "memory", file), MemorySettings()
+    review, sync = section.get("review", usual.review), section.get("sync", usual.sync)
+    budget = section.get("budget", usual.budget)
+    if review not in ("off", "hold"):
+        raise UsageError(f"{file}: memory.review {review!r} is not known", "one of off, hold")
+    if sync not in ("manual", "turn"):
+        raise UsageError(f"{file}: memory.sync {sync!r} is not known", "one of manual, turn")
+    if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget <= 1:
+        raise UsageError(f"{file}: memory.budget must be a share of the window", "for example 0.1")
+    return MemorySettings(review, sync, float(budget))
 
 
 def _providers(root: Mapping[str, Any], file: Path) -> dict[str, ProviderSettings]:

@@ -182,7 +182,7 @@ class CallRunner:
 
         try:
             self._emit(ToolRunning(call, one_line(ready.tool.title(ready.arguments), 200)))
-            around = Call(call.id, self._conversation.id, progress)
+            around = Call(call.id, self._conversation.id, progress=progress)
             output = await ready.tool.run(ready.arguments, around)
         except ToolError as error:
             output = _error(str(error))

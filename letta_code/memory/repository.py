@@ -22,6 +22,7 @@ from letta_code.memory.history import Author, Draft, MemoryCommit, Provenance, r
 from letta_code.memory.repository_commit import CommitEngine
 from letta_code.memory.repository_layout import create_repository, open_repository
 from letta_code.memory.repository_objects import GitObjects, when
+from letta_code.memory.rules import AGENT, Overrides
 from letta_code.memory.snapshot import MemorySnapshot, changed_paths
 
 __all__ = ["Author", "Draft", "MemoryCommit", "MemoryRepository", "Provenance"]
@@ -37,14 +38,16 @@ INDEX_WAIT = 5.0
 
 
 class MemoryRepository:
-    """The door to one agent's memory. Cheap to open; use one per thread at a time."""
+    """The door to one agent's memory. Cheap to open; use one per thread at a time.
+
+    `git`, `objects` and `engine` are for the modules `memory/repository_*` alone."""
 
     def __init__(self, git: pygit2.Repository, git_dir: Path, worktree: Path, index_wait: float) -> None:
-        self._git = git
-        self._objects = GitObjects(git)
+        self.git = git
+        self.objects = GitObjects(git)
         self.git_dir = git_dir
         self.worktree = worktree
-        self._engine = CommitEngine(git, self._objects, git_dir, worktree, LOCK_WAIT, index_wait)
+        self.engine = CommitEngine(git, self.objects, git_dir, worktree, LOCK_WAIT, index_wait)
 
     @classmethod
     def create(
@@ -68,7 +71,7 @@ class MemoryRepository:
         """
         git, worktree = open_repository(git_dir)
         repository = cls(git, git_dir, worktree, index_wait)
-        repository._engine.heal()
+        repository.engine.heal()
         return repository
 
     def head(self) -> str:
@@ -77,12 +80,12 @@ class MemoryRepository:
         Raises:
             MemoryStoreError: HEAD names no commit.
         """
-        return str(self._engine.head())
+        return str(self.engine.head())
 
     def snapshot(self, revision: str | None = None) -> MemorySnapshot:
         """The files of one commit; of HEAD, resolved once, when `revision` is None."""
         commit = self._commit_of(revision or self.head())
-        return MemorySnapshot(str(commit.id), str(commit.tree_id), self._objects)
+        return MemorySnapshot(str(commit.id), str(commit.tree_id), self.objects)
 
     def resolve(self, text: str) -> str:
         """The full id of the commit that `text` names: an id, its beginning, `HEAD~1`, a branch, …
@@ -107,11 +110,13 @@ class MemoryRepository:
         author: Author,
         provenance: Provenance | None = None,
         expected: str | None = None,
+        overrides: Overrides = AGENT,
     ) -> MemoryCommit:
         """Apply one edit and commit it.
 
         `expected` is the revision the edit was made from. When HEAD has moved since, the edit is applied
         to the new HEAD if it still means the same there. Drafts of other files are left alone.
+        `overrides` are the rules that do not hold for this writer.
 
         Raises:
             MemoryEditError: the edit does not fit, breaks a rule or changes nothing; or its file has an
@@ -119,11 +124,15 @@ class MemoryRepository:
             MemoryConflict: others changed the same text since `expected`.
             MemoryStoreError: locked, damaged or not writable. In every case nothing was changed.
         """
-        revision = self._engine.commit_edit(edit, reason, author, provenance, expected)
+        revision = self.engine.commit_edit(edit, reason, author, provenance, expected, overrides)
         return self._described(self._commit_of(revision))
 
     def commit_drafts(
-        self, reason: str, author: Author, provenance: Provenance | None = None
+        self,
+        reason: str,
+        author: Author,
+        provenance: Provenance | None = None,
+        overrides: Overrides = AGENT,
     ) -> MemoryCommit:
         """Commit every draft of the work tree, or none.
 
@@ -131,7 +140,7 @@ class MemoryRepository:
             MemoryEditError: there is none, or files break rules (all of them are named).
             MemoryStoreError: locked, damaged or not writable.
         """
-        revision = self._engine.commit_drafts(reason, author, provenance)
+        revision = self.engine.commit_drafts(reason, author, provenance, overrides)
         return self._described(self._commit_of(revision))
 
     def revert(self, revision: str, author: Author) -> MemoryCommit:
@@ -141,12 +150,12 @@ class MemoryRepository:
             MemoryStoreError: later commits changed the same text (the paths are named), it is the first
                 commit or a merge, or undoing it changes nothing. Nothing was changed.
         """
-        made = self._engine.revert(self._commit_of(revision), author)
+        made = self.engine.revert(self._commit_of(revision), author)
         return self._described(self._commit_of(made))
 
     def status(self) -> tuple[Draft, ...]:
         """The drafts: files of the work tree that differ from HEAD, by path."""
-        return self._engine.drafts()
+        return self.engine.drafts()
 
     def log(
         self, limit: int = 50, path: str | None = None, revision: str | None = None
@@ -155,7 +164,7 @@ class MemoryRepository:
         folder `path`, when given."""
         found: list[MemoryCommit] = []
         start = self._commit_of(revision or self.head())
-        for commit in self._git.walk(start.id, SortMode.TOPOLOGICAL | SortMode.TIME):
+        for commit in self.git.walk(start.id, SortMode.TOPOLOGICAL | SortMode.TIME):
             if len(found) >= limit:
                 break
             if path is None or self._touches(commit, path):
@@ -178,7 +187,7 @@ class MemoryRepository:
 
     def _commit_of(self, text: str) -> pygit2.Commit:
         try:
-            return self._git.revparse_single(text).peel(pygit2.Commit)
+            return self.git.revparse_single(text).peel(pygit2.Commit)
         except (KeyError, ValueError, pygit2.GitError) as error:
             raise MemoryStoreError(
                 f"memory has no revision {text!r}", "`letta memory log` lists them"
@@ -186,7 +195,7 @@ class MemoryRepository:
 
     def _touches(self, commit: pygit2.Commit, path: str) -> bool:
         def at(one: pygit2.Commit) -> Any:
-            entry = MemorySnapshot(str(one.id), str(one.tree_id), self._objects).find(path)
+            entry = MemorySnapshot(str(one.id), str(one.tree_id), self.objects).find(path)
             return entry.id if entry is not None else None
 
         parents = commit.parents
@@ -203,7 +212,7 @@ class MemoryRepository:
             author_email=commit.author.email,
             when=when(commit.author),
             paths=tuple(
-                changed_paths(self._objects, str(parent.tree_id) if parent else None, str(commit.tree_id))
+                changed_paths(self.objects, str(parent.tree_id) if parent else None, str(commit.tree_id))
             ),
             trailers=trailers,
         )

@@ -22,7 +22,7 @@ from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError,
 from letta_code.memory.edits import Edit
 from letta_code.memory.history import Author, Draft, Provenance, commit_message
 from letta_code.memory.repository_objects import GitObjects, signature, tree_with
-from letta_code.memory.rules import check
+from letta_code.memory.rules import Overrides, check
 from letta_code.memory.snapshot import Entry, MemorySnapshot, changed_paths
 from letta_code.storage import locked, write_atomically
 
@@ -90,24 +90,32 @@ class CommitEngine:
         return MemorySnapshot(str(revision), str(commit.tree_id), self._objects)
 
     def commit_edit(
-        self, edit: Edit, reason: str, author: Author, provenance: Provenance | None, expected: str | None
+        self,
+        edit: Edit,
+        reason: str,
+        author: Author,
+        provenance: Provenance | None,
+        expected: str | None,
+        overrides: Overrides,
     ) -> str:
         """Apply an edit on HEAD and commit it; the new commit's id."""
         message = commit_message(reason, provenance)
-        with self._writing() as head:
+        with self.writing() as head:
             now = self.snapshot(head)
             contents = self._rebased(edit, now, expected)
             files = _Files(now)
             contents = {p: d for p, d in contents.items() if files.get(p) != d}
             if not contents:
                 raise MemoryEditError("nothing would change: memory already says this")
-            check(files, contents)
+            check(files, contents, overrides)
             return self._write(now, self._blobs(now, contents), message, author)
 
-    def commit_drafts(self, reason: str, author: Author, provenance: Provenance | None) -> str:
+    def commit_drafts(
+        self, reason: str, author: Author, provenance: Provenance | None, overrides: Overrides
+    ) -> str:
         """Commit all drafts; the new commit's id."""
         message = commit_message(reason, provenance)
-        with self._writing() as head:
+        with self.writing() as head:
             now = self.snapshot(head)
             drafts = self.drafts()
             if not drafts:
@@ -123,7 +131,7 @@ class CommitEngine:
                     wrong.append(f"{draft.path}: is not a regular file")
             if wrong:
                 raise MemoryEditError("; ".join(wrong))
-            check(_Files(now), contents)
+            check(_Files(now), contents, overrides)
             return self._write(now, self._blobs(now, contents, drafts=True), message, author, drafts=True)
 
     def revert(self, commit: pygit2.Commit, author: Author) -> str:
@@ -133,7 +141,7 @@ class CommitEngine:
             raise MemoryStoreError(f"{str(commit.id)[:7]} is {what}: it cannot be reverted as one change")
         title = commit.message.strip().split("\n", 1)[0]
         message = commit_message(f'Revert "{title}"\n\nThis reverts commit {commit.id}.', None)
-        with self._writing() as head:
+        with self.writing() as head:
             now = self.snapshot(head)
             ours = cast("pygit2.Commit", self._git[head])
             index = self._git.revert_commit(commit, ours)
@@ -144,11 +152,7 @@ class CommitEngine:
                     + ", ".join(paths),
                     "revert the later commits first, or edit the files",
                 )
-            after = MemorySnapshot("", str(index.write_tree(self._git)), self._objects)
-            changes: dict[str, Change] = {}
-            for path in changed_paths(self._objects, now.root, after.root):
-                entry = after.find(path)
-                changes[path] = (entry.id, _mode(entry)) if entry is not None else None
+            changes = self._changes_to(now, str(index.write_tree(self._git)))
             if not changes:
                 raise MemoryStoreError(
                     f"nothing to revert: memory no longer holds what {str(commit.id)[:7]} did"
@@ -204,19 +208,39 @@ class CommitEngine:
             changes[path] = (str(self._git.create_blob(data)), mode)
         return changes
 
+    def land(
+        self, now: MemorySnapshot, tree: str, message: str, author: Author, merged: str | None = None
+    ) -> str:
+        """Commit `tree` (id) on `now`, which is HEAD, with `merged` as second parent; the caller is inside
+        `writing`. Files that have a draft are refused when the commit would change them."""
+        return self._write(now, self._changes_to(now, tree), message, author, merged=merged)
+
+    def fast_forward(self, now: MemorySnapshot, target: str) -> None:
+        """Move HEAD from `now` to its descendant `target` as `land` does, without a new commit."""
+        after = self.snapshot(pygit2.Oid(hex=target))
+        self._write(now, self._changes_to(now, after.root), "", None, target=target)
+
+    def _changes_to(self, now: MemorySnapshot, tree: str) -> dict[str, Change]:
+        after = MemorySnapshot("", tree, self._objects)
+        changes: dict[str, Change] = {}
+        for path in changed_paths(self._objects, now.root, tree):
+            entry = after.find(path)
+            changes[path] = (entry.id, _mode(entry)) if entry is not None else None
+        return changes
+
     def _write(
         self,
         now: MemorySnapshot,
         changes: Mapping[str, Change],
         message: str,
-        author: Author,
+        author: Author | None,
         drafts: bool = False,
+        merged: str | None = None,
+        target: str | None = None,
     ) -> str:
         """Everything from objects to index; the caller holds the locks."""
         if not drafts:
             self._refuse_drafts(now, changes)
-        tree = tree_with(self._git, now.root, changes)
-        who = signature(author)
         index = self._next_index(changes)
         undo: dict[str, bytes | None] = {}
         try:
@@ -224,9 +248,11 @@ class CommitEngine:
                 for path, change in changes.items():
                     undo[path] = self._draft_bytes(path)
                     self._put(path, self._objects.blob(change[0]) if change else None, change)
-            made = self._git.create_commit(
-                "HEAD", who, who, message, pygit2.Oid(hex=tree), [pygit2.Oid(hex=now.revision)]
-            )
+            if target is not None:
+                self._git.references[self._git.head.name].set_target(target, "fast-forward")
+                made = target
+            else:
+                made = self._create(now, changes, message, author, merged)
         except (OSError, StorageError, pygit2.GitError) as error:
             for path, data in undo.items():
                 self._put(path, data, None)
@@ -237,7 +263,21 @@ class CommitEngine:
                 f"cannot write to memory: {error}", "check the disk's free space and owner"
             ) from error
         os.replace(index, self._git_dir / "index")
-        return str(made)
+        return made
+
+    def _create(
+        self,
+        now: MemorySnapshot,
+        changes: Mapping[str, Change],
+        message: str,
+        author: Author | None,
+        merged: str | None,
+    ) -> str:
+        assert author is not None
+        who = signature(author)
+        tree = pygit2.Oid(hex=tree_with(self._git, now.root, changes))
+        parents = [pygit2.Oid(hex=parent) for parent in (now.revision, merged) if parent is not None]
+        return str(self._git.create_commit("HEAD", who, who, message, tree, parents))
 
     def _next_index(self, changes: Mapping[str, Change]) -> Path:
         """The index after the commit, as a file beside the present one."""
@@ -302,7 +342,7 @@ class CommitEngine:
             folder.rmdir()
 
     @contextmanager
-    def _writing(self) -> Iterator[pygit2.Oid]:
+    def writing(self) -> Iterator[pygit2.Oid]:
         """Hold both locks; gives HEAD as it is under them."""
         with (
             locked(
@@ -331,7 +371,7 @@ class CommitEngine:
         """Bring the index up to date when a process of ours died between moving HEAD and the index."""
         if (self._git_dir / _NEXT).exists():
             try:
-                with self._writing():
+                with self.writing():
                     pass
             except (MemoryStoreError, StorageError):
                 return  # the next commit tries again, and says what is in the way

@@ -7,12 +7,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
 from letta_code.errors import MemoryEditError
 from letta_code.memory.blocks import Block, parse_block
 
 Changes = Mapping[str, bytes | None]
 """Path to new content; None deletes."""
+
+Overrides = frozenset[Literal["read-only", "limit", "secret"]]
+"""The rules that do not hold for a writer."""
+
+AGENT: Overrides = frozenset()
+PERSON: Overrides = frozenset({"read-only"})
 
 _MARKERS = tuple(re.compile(rf"^{mark}(?: |\r?$)", re.MULTILINE) for mark in ("<{7}", "={7}", ">{7}"))
 # Characters that some file systems drop from names, so that `.g\u200cit` would be `.git` there.
@@ -46,22 +53,24 @@ def checked_path(path: str) -> str:
     return path
 
 
-def problems_of(files: Mapping[str, bytes], changes: Changes) -> tuple[str, ...]:
+def problems_of(
+    files: Mapping[str, bytes], changes: Changes, overrides: Overrides = AGENT
+) -> tuple[str, ...]:
     """Everything that is wrong with `changes` to `files`; empty when they may be committed."""
-    return tuple(_problems(files, changes))
+    return tuple(_problems(files, changes, overrides))
 
 
-def check(files: Mapping[str, bytes], changes: Changes) -> None:
+def check(files: Mapping[str, bytes], changes: Changes, overrides: Overrides = AGENT) -> None:
     """Refuse changes that break a rule.
 
     Raises:
         MemoryEditError: all that is wrong, in one message.
     """
-    if problems := problems_of(files, changes):
+    if problems := problems_of(files, changes, overrides):
         raise MemoryEditError("; ".join(problems))
 
 
-def check_content(path: str, data: bytes) -> Block | None:
+def check_content(path: str, data: bytes, overrides: Overrides = AGENT) -> Block | None:
     """The block in `data`, None when `path` is not a Markdown file.
 
     Raises:
@@ -72,7 +81,7 @@ def check_content(path: str, data: bytes) -> Block | None:
         return None
     block = parse_block(path, data)
     _refuse_markers(path, block.text)
-    if block.limit is not None and len(block.body) > block.limit:
+    if "limit" not in overrides and block.limit is not None and len(block.body) > block.limit:
         raise MemoryEditError(
             f"{path}: its limit is {block.limit:,} characters and the text would have {len(block.body):,}; "
             "shorten it, or move detail to a file outside system/"
@@ -96,16 +105,16 @@ def refuse_read_only(path: str, data: bytes) -> None:
         )
 
 
-def _problems(files: Mapping[str, bytes], changes: Changes) -> Iterator[str]:
+def _problems(files: Mapping[str, bytes], changes: Changes, overrides: Overrides) -> Iterator[str]:
     added = [path for path, data in changes.items() if data is not None and path not in files]
     for path, data in changes.items():
         try:
-            if path in files:
+            if path in files and "read-only" not in overrides:
                 refuse_read_only(path, files[path])
             if data is not None:
                 if path not in files:
                     checked_path(path)
-                check_content(path, data)
+                check_content(path, data, overrides)
         except MemoryEditError as error:
             yield error.message
     if added:

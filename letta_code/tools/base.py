@@ -66,10 +66,14 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call's surroundings: its id, the conversation, and where its running output goes."""
+    """One call's surroundings: its id, the conversation, the memory revision (hex) the model knew when it
+    made the call ("" when none is known), and where its running output goes. `from_outside`: the text it
+    brings was found in tool output or a file, not in what the person said."""
 
     id: str
     conversation_id: str = ""
+    memory_revision: str = ""
+    from_outside: bool = False
     progress: Callable[[str], None] = lambda text: None
 
 
