@@ -100,6 +100,10 @@ class Paths:
         """Which agent and conversation each project used last."""
         return self.data / "projects.json"
 
+    def known_projects(self) -> Path:
+        """Under which names memory keeps the facts of the projects that were seen."""
+        return self.data / "known-projects.json"
+
     def typed_lines(self) -> Path:
         """What the person typed in chats, for the line editor's history."""
         return self.data / "history"
