@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
@@ -56,18 +57,22 @@ class GitObjects:
         return parse_block(path, self.blob(id), id)
 
     def _folder(self, id: str) -> tuple[Entry, ...]:
-        tree = self._tree(id)
-        # Parsed here: a tree of 5,000 names takes libgit2's Python objects four times as long.
-        data, size = tree.read_raw(), len(tree.id.raw)
-        entries, at = [], 0
-        while at < len(data):
-            space, end = data.index(b" ", at), data.index(b"\0", at)
-            mode, id_end = int(data[at:space], 8), end + 1 + size
-            name = data[space + 1 : end].decode("utf-8", "surrogateescape")
-            kind = _KINDS.get(mode, "other")
-            entries.append(Entry(name, kind, data[end + 1 : id_end].hex(), mode == _EXECUTABLE))
-            at = id_end
+        entries = [
+            Entry(
+                name.decode("utf-8", "surrogateescape"),
+                _KINDS.get(int(mode, 8), "other"),
+                blob.hex(),
+                int(mode, 8) == _EXECUTABLE,
+            )
+            for mode, name, blob in self._raw(id)
+        ]
         return tuple(sorted(entries, key=lambda entry: entry.name))
+
+    def _raw(self, id: str) -> list[tuple[bytes, bytes, bytes]]:
+        """Mode (octal), name and id of the entries of a tree, in Git's order."""
+        # Parsed here: a tree of 5,000 names takes libgit2's Python objects four times as long.
+        tree = self._tree(id)
+        return _entries(len(tree.id.raw)).findall(tree.read_raw())
 
     def names(self, id: str) -> int:
         """How many entries a tree has."""
@@ -83,7 +88,15 @@ class GitObjects:
             ) from error
 
     def _files_below(self, id: str) -> int:
-        return sum(self.files_below(entry.id) if entry.kind == "folder" else 1 for entry in self.folder(id))
+        entries = self._raw(id)
+        folders = [blob.hex() for mode, _, blob in entries if int(mode, 8) == FileMode.TREE]
+        return len(entries) - len(folders) + sum(self.files_below(folder) for folder in folders)
+
+
+@lru_cache
+def _entries(size: int) -> re.Pattern[bytes]:
+    """Matches one entry of a raw tree object whose ids have `size` bytes."""
+    return re.compile(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, re.DOTALL)
 
 
 def tree_with(git: pygit2.Repository, tree: str | None, changes: Mapping[str, tuple[str, int] | None]) -> str:
