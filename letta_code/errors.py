@@ -7,7 +7,8 @@
     ├ StorageError                a file or folder of ours cannot be read or written
     ├ MemoryStoreError            the memory repository cannot do what was asked
     │   ├ MemoryEditError         the edit is wrong and whoever asked can correct it
-    │   └ MemoryConflict          HEAD moved and the edit no longer applies
+    │   ├ MemoryConflict          HEAD moved and the edit no longer applies
+    │   └ MemoryRemoteError       the remote cannot be reached or refuses   (exit 75 where retryable)
     ├ ConversationError           a conversation is missing, locked or unreadable
     ├ AgentError                  an agent is missing, ambiguous or unreadable
     └ ModelError                  a model request failed                    (exit 75 where retryable)
@@ -73,6 +74,15 @@ class MemoryEditError(MemoryStoreError):
 
 class MemoryConflict(MemoryStoreError):
     """HEAD moved since the edit was made and the edit no longer applies; HEAD did not move further."""
+
+
+class MemoryRemoteError(MemoryStoreError):
+    """The remote of a memory cannot be reached, or refuses. `retryable`: it may work later by itself."""
+
+    def __init__(self, message: str, hint: str = "", *, retryable: bool = False) -> None:
+        super().__init__(message, hint)
+        self.retryable = retryable
+        self.exit_code = EXIT_RETRY_LATER if retryable else EXIT_FAILED
 
 
 class ConversationError(LettaError):
