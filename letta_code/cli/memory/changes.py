@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from letta_code.cli.memory.common import Agent, Json, opened, overrides, person, tell
+from letta_code.cli.memory.common import (
+    Agent,
+    AllowSecret,
+    Json,
+    OverLimit,
+    opened,
+    overrides,
+    person,
+    tell,
+)
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label
 
@@ -46,13 +55,18 @@ def commit(
     ctx: typer.Context,
     message: Annotated[str, typer.Option("--message", "-m", metavar="WHY", help="Why, in one sentence.")],
     agent: Agent = None,
+    allow_secret: AllowSecret = False,
+    over_limit: OverLimit = False,
 ) -> None:
     """Commit every edit of the work tree, so that the agent sees it in its next turn."""
     from letta_code.memory.repository import Provenance
 
     state, repository = opened(ctx, agent)
     made = repository.commit_drafts(
-        message, person(ctx.obj, state), Provenance(agent=state.id, source="user-stated"), overrides(ctx.obj)
+        message,
+        person(ctx.obj, state),
+        Provenance(agent=state.id, source="user-stated"),
+        overrides(ctx.obj, allow_secret, over_limit),
     )
     tell(made)
 

@@ -9,6 +9,7 @@ import typer
 
 from letta_code.cli.place import Place, complete_agents
 from letta_code.cli.show import label
+from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
@@ -26,6 +27,12 @@ Agent: TypeAlias = Annotated[
     ),
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AllowSecret: TypeAlias = Annotated[
+    bool, typer.Option("--allow-secret", help="Commit what looks like a secret all the same.")
+]
+OverLimit: TypeAlias = Annotated[
+    bool, typer.Option("--over-limit", help="Commit a text that is longer than its own limit.")
+]
 
 
 def opened(ctx: typer.Context, agent: str | None) -> tuple[AgentState, MemoryRepository]:
@@ -44,11 +51,25 @@ def person(place: Place, state: AgentState) -> Author:
     return Author(name, email)
 
 
-def overrides(place: Place) -> Overrides:
-    """The rules that do not hold for who runs this: an agent's own shell names the agent."""
+def overrides(place: Place, allow_secret: bool = False, over_limit: bool = False) -> Overrides:
+    """The rules that do not hold for who runs this: an agent's own shell names the agent.
+
+    Raises:
+        UsageError: a flag that is a person's to give, in an agent's shell.
+    """
     from letta_code.memory.rules import AGENT, PERSON
 
-    return AGENT if place.environment.get("LETTA_AGENT_ID") else PERSON
+    if place.environment.get("LETTA_AGENT_ID"):
+        if allow_secret or over_limit:
+            flag = "--allow-secret" if allow_secret else "--over-limit"
+            raise UsageError(f"{flag} is for a person, not for an agent's shell", "ask the person to do it")
+        return AGENT
+    waived: Overrides = frozenset()
+    if allow_secret:
+        waived |= {"secret"}
+    if over_limit:
+        waived |= {"limit"}
+    return PERSON | waived
 
 
 def tell(commit: MemoryCommit) -> None:
