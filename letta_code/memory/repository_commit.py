@@ -33,7 +33,7 @@ Change = tuple[str, int] | None
 """Blob id and Git mode; None deletes."""
 
 
-class _Files(Mapping[str, bytes]):
+class SnapshotFiles(Mapping[str, bytes]):
     """The files of a snapshot; each is read when asked for."""
 
     def __init__(self, snapshot: MemorySnapshot) -> None:
@@ -103,7 +103,7 @@ class CommitEngine:
         with self.writing() as head:
             now = self.snapshot(head)
             contents = self._rebased(edit, now, expected)
-            files = _Files(now)
+            files = SnapshotFiles(now)
             contents = {p: d for p, d in contents.items() if files.get(p) != d}
             if not contents:
                 raise MemoryEditError("nothing would change: memory already says this")
@@ -131,7 +131,7 @@ class CommitEngine:
                     wrong.append(f"{draft.path}: is not a regular file")
             if wrong:
                 raise MemoryEditError("; ".join(wrong))
-            check(_Files(now), contents, overrides)
+            check(SnapshotFiles(now), contents, overrides)
             return self._write(now, self._blobs(now, contents, drafts=True), message, author, drafts=True)
 
     def revert(self, commit: pygit2.Commit, author: Author) -> str:
@@ -179,14 +179,14 @@ class CommitEngine:
     def _rebased(self, edit: Edit, now: MemorySnapshot, expected: str | None) -> Mapping[str, bytes | None]:
         """The edit's result on HEAD, when it means the same there as on `expected`."""
         if expected is None or expected == now.revision:
-            return edit.apply(_Files(now))
+            return edit.apply(SnapshotFiles(now))
         before = self.snapshot(pygit2.Oid(hex=expected))
-        intended = edit.apply(_Files(before))
+        intended = edit.apply(SnapshotFiles(before))
         moved = [p for p in intended if before.entries.get(p) != now.entries.get(p)]
         try:
             if moved and not edit.reapplies:
                 raise MemoryEditError("the edit depends on what the text was")
-            return edit.apply(_Files(now))
+            return edit.apply(SnapshotFiles(now))
         except MemoryEditError as error:
             raise MemoryConflict(
                 f"memory moved from {expected[:7]} to {now.revision[:7]} and changed "
