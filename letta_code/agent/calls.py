@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from letta_code.agent.origin import Trace, outside_of, said_by_person, trace
 from letta_code.conversations.store import Conversation
 from letta_code.core.events import (
     ApprovalAsked,
@@ -28,12 +29,13 @@ from letta_code.core.events import (
 from letta_code.core.messages import Image, Text, ToolCall, ToolResult
 from letta_code.core.text import one_line, well_formed
 from letta_code.core.tooling import ApprovalRequest, ToolOutput
-from letta_code.errors import LettaError, ToolError, UsageError
-from letta_code.tools.base import Arguments, Call, Tool
+from letta_code.errors import LettaError, MemoryStoreError, ToolError, UsageError
+from letta_code.tools.base import Arguments, Call, Remembered, Tool
 from letta_code.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from letta_code.agent.session import Ask
+    from letta_code.memory.repository import MemoryRepository
     from letta_code.tools.permissions import Policy
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,10 @@ class _Ready:
     tool: Tool[Any]
     arguments: Arguments
     effects: bool
+    outside: str = ""
+    """Where text that it would put into memory was copied from, when that is not the person."""
+    consented: bool = False
+    """The person was asked and agreed."""
 
 
 class CallRunner:
@@ -60,7 +66,12 @@ class CallRunner:
         conversation: Conversation,
         ask: Ask,
         emit: Callable[[Event], None],
+        memory: MemoryRepository,
+        known: str = "",
     ) -> None:
+        """`known` is the memory revision that the model had been told when it made the calls."""
+        self._memory = memory
+        self._known = known
         self._toolbox = toolbox
         self._policy = policy
         self._conversation = conversation
@@ -87,9 +98,9 @@ class CallRunner:
             await self._run_together(together)
             together = []
             if isinstance(ready, _Ready):
-                if await self._allowed(ready):
+                if (allowed := await self._allowed(ready)) is not None:
                     self._conversation.mark_started(call.id, call.name)
-                    await self._run_one(ready)
+                    await self._run_one(allowed)
             else:
                 self._finish(call, ready)
         await self._run_together(together)
@@ -127,15 +138,20 @@ class CallRunner:
         except Exception as error:  # noqa: BLE001 - a tool's bug must not end the turn
             return self._bug(call, error)
 
-    async def _allowed(self, ready: _Ready) -> bool:
+    async def _allowed(self, ready: _Ready) -> _Ready | None:
+        """The call with what was found out about it, when it may run; else None, and it has its result."""
         call, tool = ready.call, ready.tool
         try:
-            verdict = self._policy.judge(tool, ready.arguments)
+            remembered = tool.remembers(ready.arguments)
+            if remembered is not None:
+                found = await asyncio.to_thread(self._traced, remembered)
+                ready = replace(ready, outside="" if found is None else found.source)
+            verdict = self._policy.judge(tool, ready.arguments, ready.outside)
             if verdict.decision == "allow":
-                return True
+                return ready
             if verdict.decision == "deny":
                 self._finish(call, _denied(verdict.reason))
-                return False
+                return None
             request = ApprovalRequest(
                 call.id,
                 call.name,
@@ -147,22 +163,52 @@ class CallRunner:
             )
         except ToolError as error:
             self._finish(call, _error(str(error)))
-            return False
+            return None
         self._emit(ApprovalAsked(request))
         decision = await self._ask(request)
         self._emit(ApprovalGiven(call.id, decision))
         if decision.choice == "deny":
             self._finish(call, _denied(decision.feedback or "the person said no"))
-            return False
+            return None
         if decision.choice == "always" and verdict.rule:
             try:
                 self._policy.grant(verdict.rule)
             except UsageError:
                 _log.exception("the rule %r that was offered is not one", verdict.rule)
-        return True
+        return replace(ready, consented=True)
+
+    def _traced(self, remembered: Remembered) -> Trace | None:
+        """Where text for memory was copied from, when neither the person nor memory said it."""
+        messages = self._conversation.messages
+        trusted = [remembered.replaced, *said_by_person(messages), *self._in_prompt()]
+        found = trace(remembered.text, outside_of(messages, self._outside_name), trusted)
+        if found is None and remembered.from_outside:
+            return Trace("by the model's own word it is from tool output", one_line(remembered.text, 200))
+        return found
+
+    def _in_prompt(self) -> list[str]:
+        try:
+            return [block.text for block in self._memory.snapshot(self._known or None).blocks]
+        except MemoryStoreError:
+            return []  # the tool says what is wrong with memory
+
+    def _outside_name(self, call: ToolCall) -> str:
+        """A call's title for people; "" for one that only looked at memory."""
+        tool = self._toolbox.get(call.name)
+        if tool is None:
+            return call.name
+        if tool.kind == "memory":
+            return ""
+        try:
+            arguments = tool.arguments.model_validate(dict(call.arguments or {}))
+            inside = self._policy.in_memory(tool.accesses(arguments))
+            return "" if inside else one_line(tool.title(arguments), 200)
+        except (ValidationError, ToolError):
+            return call.name
 
     async def _run_together(self, group: list[_Ready]) -> None:
-        allowed = [ready for ready in group if await self._allowed(ready)]
+        judged = [await self._allowed(ready) for ready in group]
+        allowed = [ready for ready in judged if ready is not None]
         if len(allowed) == 1:
             await self._run_one(allowed[0])
         elif allowed:
@@ -182,7 +228,14 @@ class CallRunner:
 
         try:
             self._emit(ToolRunning(call, one_line(ready.tool.title(ready.arguments), 200)))
-            around = Call(call.id, self._conversation.id, progress=progress)
+            around = Call(
+                call.id,
+                self._conversation.id,
+                self._known,
+                bool(ready.outside),
+                ready.consented,
+                progress,
+            )
             output = await ready.tool.run(ready.arguments, around)
         except ToolError as error:
             output = _error(str(error))

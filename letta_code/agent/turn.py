@@ -217,7 +217,7 @@ class Turn:
         finished = True
         if calls and message is not None:
             cut = message.blocks[-1] if completed.stop == "max_tokens" else None
-            finished = await self._run(calls, cut if isinstance(cut, ToolCall) else None)
+            finished = await self._run(calls, cut if isinstance(cut, ToolCall) else None, prepared.key.seen)
         conversation.commit_step()
         self._totals.steps = step
         self._emit(StepDone(step, completed.usage))
@@ -294,10 +294,18 @@ class Turn:
         elif message is None:
             self._emit(Notice("warning", "The model answered nothing."))
 
-    async def _run(self, calls: tuple[ToolCall, ...], cut: ToolCall | None) -> bool:
+    async def _run(self, calls: tuple[ToolCall, ...], cut: ToolCall | None, known: str) -> bool:
         """Answer all calls; returns False when the person interrupted."""
         session = self._session
-        runner = CallRunner(session.toolbox, session.policy, session.conversation, self._ask, self._emit)
+        runner = CallRunner(
+            session.toolbox,
+            session.policy,
+            session.conversation,
+            self._ask,
+            self._emit,
+            session.memory,
+            known,
+        )
         try:
             await runner.run(calls, cut)
         except asyncio.CancelledError:

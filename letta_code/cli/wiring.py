@@ -221,6 +221,7 @@ class Workbench:
     ) -> Session:
         place, options, permissions = self._place, self._options, self._settings.permissions
         memory = place.paths.memory_worktree(agent.key)
+        holds = self._settings.memory.review == "hold"
         workspace = Workspace(
             project=place.project,
             roots=(*self._roots, memory.resolve()),
@@ -251,9 +252,13 @@ class Workbench:
             conversation=conversation,
             model=model,
             toolbox=build_toolbox(
-                workspace, repository, Author(agent.name, f"{agent.id}@letta.local"), agent.id
+                workspace,
+                repository,
+                Author(agent.name, f"{agent.id}@letta.local"),
+                agent.id,
+                holds=holds,
             ),
-            policy=Policy(_mode(options.permission_mode or permissions.mode), rules, workspace),
+            policy=Policy(_mode(options.permission_mode or permissions.mode), rules, workspace, holds),
             workspace=workspace,
             memory=repository,
             prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),

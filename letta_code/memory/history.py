@@ -29,12 +29,14 @@ class Author:
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """Where a memory came from; becomes the trailers `Letta-Agent`, `Letta-Conversation`,
-    `Letta-Tool-Call` and `Letta-Source`. Empty values are left out."""
+    `Letta-Tool-Call`, `Letta-Source` and, when a person has seen and accepted the text, `Letta-Reviewed`.
+    Empty values are left out."""
 
     agent: str = ""
     conversation: str = ""
     tool_call: str = ""
     source: Source | None = None
+    reviewed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def _trailers(provenance: Provenance | None) -> str:
         "Letta-Conversation": provenance.conversation,
         "Letta-Tool-Call": provenance.tool_call,
         "Letta-Source": provenance.source or "",
+        "Letta-Reviewed": "person" if provenance.reviewed else "",
     }
     flat = {key: " ".join(_CONTROL.sub(" ", value).split()) for key, value in values.items()}
     return "".join(f"{key}: {value}\n" for key, value in flat.items() if value)

@@ -39,6 +39,16 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a call would put into memory: its new text, the text it replaces, and whether the model itself
+    says that it comes from tool output."""
+
+    text: str
+    replaced: str = ""
+    from_outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Workspace:
     """Where a conversation's tools work.
 
@@ -63,17 +73,28 @@ class Workspace:
                     return self.memory / path[len(variable) :].lstrip("/")
         return self.project / os.path.expanduser(path)  # which, unlike Path's, leaves ~nobody alone
 
+    def is_memory(self, path: str) -> bool:
+        """Whether `path` leads into the memory work tree."""
+        try:
+            return self.memory is not None and self.absolute(path).resolve().is_relative_to(
+                self.memory.resolve()
+            )
+        except (OSError, RuntimeError, ValueError):
+            return False  # it leads nowhere; the tool says so
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call's surroundings: its id, the conversation, the memory revision (hex) the model knew when it
     made the call ("" when none is known), and where its running output goes. `from_outside`: the text it
-    brings was found in tool output or a file, not in what the person said."""
+    brings was found in tool output or a file, not in what the person said; `consented`: the person was
+    asked and agreed."""
 
     id: str
     conversation_id: str = ""
     memory_revision: str = ""
     from_outside: bool = False
+    consented: bool = False
     progress: Callable[[str], None] = lambda text: None
 
 
@@ -104,6 +125,10 @@ class Tool(ABC, Generic[ArgumentsT]):
     def accesses(self, arguments: ArgumentsT) -> tuple[Access, ...]:
         """What the call would touch."""
         return ()
+
+    def remembers(self, arguments: ArgumentsT) -> Remembered | None:
+        """What the call would put into the agent's memory; None when it puts nothing there."""
+        return None
 
     @abstractmethod
     def title(self, arguments: ArgumentsT) -> str:

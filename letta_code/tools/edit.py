@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from letta_code.core.tooling import DiffDisplay, Display, ToolKind, ToolOutput
 from letta_code.errors import ToolError
-from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
+from letta_code.tools.base import Access, Arguments, Call, Remembered, Tool, Workspace
 from letta_code.tools.diskfile import diff_display, load, locate, missing, save, show
 from letta_code.tools.encoding import TextFile, decode, printable
 from letta_code.tools.matching import Replaced, View, numbered, replace
@@ -79,6 +79,15 @@ class _Editing(Tool[EditsT], Generic[EditsT]):
     def accesses(self, arguments: EditsT) -> tuple[Access, ...]:
         """The file."""
         return (Access("write", str(self._workspace.absolute(arguments.file_path))),)
+
+    def remembers(self, arguments: EditsT) -> Remembered | None:
+        """The new strings, when the file lies in memory's work tree."""
+        if not self._workspace.is_memory(arguments.file_path):
+            return None
+        edits = self.replacements(arguments)
+        return Remembered(
+            "\n".join(edit.new_string for edit in edits), "\n".join(edit.old_string for edit in edits)
+        )
 
     def title(self, arguments: EditsT) -> str:
         """One line for people."""

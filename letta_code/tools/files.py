@@ -16,7 +16,7 @@ from pydantic import Field
 from letta_code.core.messages import Image, Text
 from letta_code.core.tooling import Display, ToolKind, ToolOutput
 from letta_code.errors import ToolError
-from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
+from letta_code.tools.base import Access, Arguments, Call, Remembered, Tool, Workspace
 from letta_code.tools.diskfile import diff_display, load, locate, missing, save, show
 from letta_code.tools.encoding import TextFile, decode, printable
 from letta_code.tools.matching import View
@@ -179,6 +179,11 @@ class Write(Tool[WriteArguments]):
     def accesses(self, arguments: WriteArguments) -> tuple[Access, ...]:
         """The file."""
         return (Access("write", str(self._workspace.absolute(arguments.file_path))),)
+
+    def remembers(self, arguments: WriteArguments) -> Remembered | None:
+        """The content, when the file lies in memory's work tree."""
+        inside = self._workspace.is_memory(arguments.file_path)
+        return Remembered(arguments.content) if inside else None
 
     def title(self, arguments: WriteArguments) -> str:
         """One line for people."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import ClassVar, Literal
 
-from letta_code.core.tooling import CommitDisplay, MemoryCommitted, ToolKind, ToolOutput
-from letta_code.errors import MemoryEditError, MemoryStoreError, StorageError, ToolError
+from letta_code.core.tooling import Display, ToolKind, ToolOutput
+from letta_code.errors import MemoryEditError, MemoryStoreError, ToolError
 from letta_code.memory.blocks import parse_block
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace, memory_path
-from letta_code.memory.repository import Author, MemoryRepository, Provenance
 from letta_code.memory.snapshot import MemorySnapshot
-from letta_code.tools.base import Arguments, Call, Tool
+from letta_code.tools.base import Arguments, Call, Remembered, Tool
+from letta_code.tools.memory_writing import MemoryWriter
 
 Command = Literal["view", "create", "str_replace", "insert", "delete", "rename", "update_description"]
 
@@ -44,10 +42,9 @@ class MemoryTool(Tool[MemoryArguments]):
     kind: ClassVar[ToolKind] = "memory"
     arguments = MemoryArguments
 
-    def __init__(self, repository: MemoryRepository, author: Author, agent_id: str) -> None:
-        self._repository = repository
-        self._author = author
-        self._agent_id = agent_id
+    def __init__(self, writer: MemoryWriter) -> None:
+        self._writer = writer
+        self._repository = writer.repository
 
     def has_effects(self, arguments: MemoryArguments) -> bool:
         """A view has none."""
@@ -60,30 +57,35 @@ class MemoryTool(Tool[MemoryArguments]):
             f" → {arguments.new_path}" if arguments.new_path else ""
         )
 
+    def remembers(self, arguments: MemoryArguments) -> Remembered | None:
+        """The new words."""
+        if not self.has_effects(arguments):
+            return None
+        texts = (arguments.description, arguments.file_text, arguments.new_string, arguments.insert_text)
+        return Remembered(
+            "\n".join(text for text in texts if text),
+            arguments.old_string or "",
+            arguments.source == "tool-output",
+        )
+
+    def preview(self, arguments: MemoryArguments) -> tuple[Display, ...]:
+        """The change it would make."""
+        try:
+            return self._writer.preview(self._edit(arguments)) if self.has_effects(arguments) else ()
+        except ToolError:
+            return ()
+
     async def run(self, arguments: MemoryArguments, call: Call) -> ToolOutput:
         """View, or make one commit."""
-        try:
-            if arguments.command == "view":
-                return ToolOutput.of(self._view(arguments.file_path))
-            if not (arguments.reason or "").strip():
-                raise ToolError("reason is required: one sentence that says why memory changes")
-            # A thread: other writers may hold the lock for a while.
-            return await asyncio.to_thread(self._change, arguments, call)
-        except (MemoryStoreError, StorageError) as error:
-            raise ToolError(f"{error.message}\n{error.hint}".strip()) from error
-
-    def _change(self, arguments: MemoryArguments, call: Call) -> ToolOutput:
-        provenance = Provenance(self._agent_id, call.conversation_id, call.id, arguments.source)
-        made = self._repository.commit(
-            self._edit(arguments), arguments.reason or "", self._author, provenance
-        )
-        return ToolOutput(
-            content=ToolOutput.of(f"Committed {made.revision[:7]}: {', '.join(made.paths)}").content,
-            display=(
-                CommitDisplay(made.revision, made.reason, self._repository.diff(made.parent, made.revision)),
-            ),
-            committed=MemoryCommitted(made.revision, made.parent, made.paths, made.reason),
-        )
+        if arguments.command == "view":
+            try:
+                return ToolOutput.of(self._view(arguments.file_path, call))
+            except MemoryStoreError as error:
+                raise ToolError(f"{error.message}\n{error.hint}".strip()) from error
+        named = (arguments.file_path, arguments.old_path, arguments.new_path)
+        paths = tuple(self._writer.relative(path) for path in named if path)
+        edit = self._edit(arguments)
+        return await self._writer.write(edit, paths, arguments.reason or "", arguments.source, call)
 
     def _edit(self, given: MemoryArguments) -> Edit:
         match given.command:
@@ -109,19 +111,11 @@ class MemoryTool(Tool[MemoryArguments]):
                 return Describe(self._path(given, "file_path"), _needed(given, "description"))
 
     def _path(self, given: MemoryArguments, name: str) -> str:
-        return self._relative(_needed(given, name))
+        return self._writer.relative(_needed(given, name))
 
-    def _relative(self, path: str) -> str:
-        if not path.startswith("/") or path.startswith("/memories/"):
-            return path
-        for root in (self._repository.worktree, self._repository.worktree.resolve()):
-            if Path(path).is_relative_to(root):
-                return path[len(str(root)) :].lstrip("/")
-        raise ToolError(f"{path} is outside the memory folder; give a path relative to it")
-
-    def _view(self, given: str | None) -> str:
+    def _view(self, given: str | None, call: Call) -> str:
         snapshot = self._repository.snapshot()
-        path = self._relative(given or "").strip("/") if given else ""
+        path = self._writer.relative(given or "").strip("/") if given else ""
         folder = path.removeprefix("memories/").removeprefix("memory/")
         entry = snapshot.find(folder) if folder not in ("", "memory", "memories") else None
         if entry is not None and entry.kind == "folder":
@@ -131,6 +125,7 @@ class MemoryTool(Tool[MemoryArguments]):
         name = memory_path(snapshot.entries, path)
         if name not in snapshot.entries:
             raise ToolError(f"{name}: no such memory file; `view` without a path lists them")
+        self._writer.saw(name, snapshot.revision, call)
         return _numbered(name, snapshot.read(name))
 
 

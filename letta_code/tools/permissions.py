@@ -49,8 +49,10 @@ ALLOW = Verdict("allow")
 class Policy:
     """The permissions of a session. `mode` may be changed at any time."""
 
-    def __init__(self, mode: Mode, rules: Rules, workspace: Workspace) -> None:
+    def __init__(self, mode: Mode, rules: Rules, workspace: Workspace, holds: bool = False) -> None:
+        """`holds`: what enters memory unasked waits for the person's review."""
         self.mode: Mode = mode
+        self._holds = holds
         self._workspace = workspace
         self._allow = parse_rules(rules.allow)
         self._ask = parse_rules(rules.ask)
@@ -66,10 +68,14 @@ class Policy:
         """Allow what `rule` covers for this session. Raises `UsageError` when it is no rule."""
         self._allow = (*self._allow, Rule.parse(rule))
 
-    def judge(self, tool: Tool[Any], arguments: Arguments) -> Verdict:
-        """May `tool` run with these arguments?"""
+    def judge(self, tool: Tool[Any], arguments: Arguments, outside: str = "") -> Verdict:
+        """May `tool` run with these arguments? `outside` says where text that it would put into memory was
+        copied from, when that is neither the person nor memory."""
         accesses = tool.accesses(arguments)
-        verdicts = [self._judge_tool(tool, bool(accesses))]
+        verdicts = [
+            self._judge_tool(tool, bool(accesses), tool.has_effects(arguments)),
+            self._judge_outside(tool, outside),
+        ]
         if verdicts[0].decision != "deny":
             verdicts += [self._judge_access(tool, access) for access in accesses]
         for decision in ("deny", "ask"):
@@ -78,13 +84,31 @@ class Policy:
                     return verdict
         return ALLOW
 
-    def _judge_tool(self, tool: Tool[Any], has_accesses: bool) -> Verdict:
+    def in_memory(self, accesses: Sequence[Access]) -> bool:
+        """Whether a call touches files of the agent's memory and nothing else."""
+        return bool(accesses) and all(
+            access.kind != "command" and self._workspace.is_memory(access.target) for access in accesses
+        )
+
+    def _judge_outside(self, tool: Tool[Any], outside: str) -> Verdict:
+        held = self._holds and tool.kind == "memory"
+        if not outside or held or self.mode == "bypassPermissions" or _naming(self._allow, "memory"):
+            return ALLOW
+        return Verdict(
+            "ask",
+            f"it would put text into memory that the person did not say; it comes from: {outside}. "
+            "Only a rule that allows `memory` lets such text in unasked",
+        )
+
+    def _judge_tool(self, tool: Tool[Any], has_accesses: bool, has_effects: bool) -> Verdict:
         if rule := _naming(self._deny, tool.name):
             return Verdict("deny", f"the rule {rule.text} denies it")
         if rule := _naming(self._ask, tool.name):
             return Verdict("ask", f"the rule {rule.text} asks for it")
         if tool.name in _OWN_TOOLS or tool.kind == "read" or (has_accesses and tool.kind != "memory"):
             return ALLOW  # accesses are judged one by one
+        if tool.kind == "memory" and not has_effects:
+            return ALLOW
         if self.mode == "plan":
             return _planning()
         if tool.kind == "memory" or self.mode == "bypassPermissions" or _naming(self._allow, tool.name):

@@ -47,8 +47,12 @@ def build_toolbox(
     agent_id: str,
     allowed: tuple[str, ...] | None = None,
     disallowed: tuple[str, ...] = (),
+    *,
+    project: str = "",
+    holds: bool = False,
 ) -> Toolbox:
     """The tools for one session: all, or those named in `allowed`, without those in `disallowed`.
+    `project` and `holds` are for `MemoryWriter`.
 
     Raises:
         UsageError: a name is not a tool's.
@@ -56,6 +60,7 @@ def build_toolbox(
     from letta_code.tools.edit import Edit, MultiEdit
     from letta_code.tools.files import Read, Write
     from letta_code.tools.memory import MemoryTool
+    from letta_code.tools.memory_writing import MemoryWriter
     from letta_code.tools.search import LS, Glob, Grep
     from letta_code.tools.seen import SeenFiles
     from letta_code.tools.shell import Bash, BashOutput, KillShell, ShellPool
@@ -75,7 +80,7 @@ def build_toolbox(
         BashOutput(shells),
         KillShell(shells),
         TodoWrite(),
-        MemoryTool(repository, author, agent_id),
+        MemoryTool(MemoryWriter(repository, author, agent_id, project, holds)),
     )
     known = {tool.name for tool in tools}
     for name in (*(allowed or ()), *disallowed):

@@ -9,11 +9,12 @@ from letta_code.errors import ToolError
 from letta_code.memory.repository import MemoryRepository
 from letta_code.tools.base import Call
 from letta_code.tools.memory import MemoryArguments, MemoryTool
+from letta_code.tools.memory_writing import MemoryWriter
 from tests.memory.conftest import AGENT
 
 
 async def _run(repository: MemoryRepository, **arguments: Any) -> ToolOutput:
-    tool = MemoryTool(repository, AGENT, "agent-1")
+    tool = MemoryTool(MemoryWriter(repository, AGENT, "agent-1"))
     given = MemoryArguments(**arguments)
     assert tool.has_effects(given) is (given.command != "view")
     assert tool.title(given)
