@@ -70,6 +70,14 @@ class Paths:
         """Its work tree, `$MEMORY_DIR`."""
         return self.memory_home(key) / "memory"
 
+    def memory_sync_record(self, key: AgentKey) -> Path:
+        """How the last sync of an agent's memory ended."""
+        return self.memory_home(key) / "sync.json"
+
+    def memory_sync_lock(self, key: AgentKey) -> Path:
+        """Held while an agent's memory is synced."""
+        return self.memory_home(key) / "sync.lock"
+
     # Agents and conversations ---------------------------------------------------------------------
 
     def agents(self) -> Path:

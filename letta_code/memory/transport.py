@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from letta_code.errors import MemoryRemoteError, UsageError
 
@@ -114,7 +114,7 @@ def checked_url(given: str, folder: Path, allow_secret: bool = False) -> str:
     if scheme is None:
         if _SCP.match(given):
             return given
-        return str((folder / Path(given).expanduser()).absolute())
+        return str((folder / Path(given).expanduser()).resolve())
     if scheme[1].lower() not in _SCHEMES:
         raise UsageError(f"{mask(given)}: {scheme[1]}:// is not supported", _KINDS)
     if holds_secret(given) and not allow_secret:
@@ -295,9 +295,7 @@ class Transport:
 
 def _hint(errors: str) -> str:
     if "does not appear to be a git repository" in errors or "not found" in errors:
-        return (
-            "make it there first (git init --bare DIR), or correct the address: letta memory remote set URL"
-        )
+        return "make it first (git init --bare DIR), or correct the address: letta memory remote set URL"
     if "dubious ownership" in errors:
         return "that repository belongs to another user: change its owner, or add it to git's safe.directory"
     if "not allowed" in errors:
