@@ -78,6 +78,10 @@ class Paths:
         """Held while an agent's memory is synced."""
         return self.memory_home(key) / "sync.lock"
 
+    def memory_sync_queue(self, key: AgentKey) -> Path:
+        """Held by the one sync that waits for another to end."""
+        return self.memory_home(key) / "sync-next.lock"
+
     # Agents and conversations ---------------------------------------------------------------------
 
     def agents(self) -> Path:

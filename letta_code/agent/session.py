@@ -18,6 +18,7 @@ from letta_code.tools.base import Workspace
 from letta_code.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from letta_code.agent.syncing import BackgroundSync
     from letta_code.agent.turn import Turn
     from letta_code.memory.repository import MemoryRepository
     from letta_code.tools.permissions import Policy
@@ -29,7 +30,8 @@ Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
 @dataclass(slots=True)
 class Session:
     """One open conversation. `skills` is the `<available_skills>` text ("" when there are none);
-    `max_turns` limits the requests of one turn (None: no limit)."""
+    `max_turns` limits the requests of one turn (None: no limit); `syncing` is there when memory syncs after
+    each turn."""
 
     agent: AgentState
     conversation: Conversation
@@ -44,6 +46,7 @@ class Session:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_turns: int | None = None
     busy: bool = False
+    syncing: BackgroundSync | None = None
 
     def turn(self, text: str, ask: Ask) -> Turn:
         """A turn with the person's `text`. It starts when its events are read.

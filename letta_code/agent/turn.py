@@ -140,6 +140,7 @@ class Turn:
         else:
             error = self._close_journal(status, error) or error
             status = "error" if error is not None else status
+        self._sync()
         totals = self._totals
         self._emit(
             TurnDone(
@@ -171,6 +172,17 @@ class Turn:
             self._session.reminder.forget()
             self._emit(Notice("info", "Your message was not added to the conversation."))
         return None
+
+    def _sync(self) -> None:
+        syncing = self._session.syncing
+        if syncing is None:
+            return
+        if news := syncing.news():
+            self._emit(Notice("warning", news))
+        try:
+            syncing.moved_to(self._revision())
+        except OSError as problem:
+            self._emit(Notice("warning", f"memory sync cannot be started: {problem.strerror}"))
 
     def _revision(self) -> str:
         try:

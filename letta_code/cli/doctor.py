@@ -13,8 +13,9 @@ from pathlib import Path
 import typer
 
 from letta_code import __version__
+from letta_code.cli.memory.sharing import sync_record
 from letta_code.cli.place import Place
-from letta_code.cli.show import label
+from letta_code.cli.show import label, local_time
 from letta_code.errors import LettaError, ToolError
 
 
@@ -118,6 +119,10 @@ def _memory(agent: str, place: Place) -> Iterator[Finding]:
         f"agent {state.name}: memory at {snapshot.revision[:10]}, {len(snapshot.entries)} files{uncommitted}",
         True,
     )
+    record = sync_record(place, state)
+    if record is not None:
+        when = local_time(record.when)
+        yield Finding(f"{state.name}: last sync {when}: {record.message}", record.fine, record.hint)
 
 
 def _models(place: Place) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from letta_code.tools.rules import Rules
 from letta_code.tools.toolbox import build_toolbox
 
 if TYPE_CHECKING:
+    from letta_code.agent.syncing import BackgroundSync
     from letta_code.frontends.host import Session as SessionView
 
 
@@ -208,6 +209,7 @@ class Workbench:
                 conversation.close()
             raise
         self._agent = agent
+        session.syncing = self._syncing(agent, repository)
         for note in conversation.recovered:
             self._say(f"note: {note}")
         try:
@@ -215,6 +217,19 @@ class Workbench:
         except StorageError as error:
             self._say(f"warning: {error.message}; letta -c will not find this conversation by itself")
         return session
+
+    def _syncing(self, agent: AgentState, repository: MemoryRepository) -> BackgroundSync | None:
+        """What syncs memory after each turn, when that is set; a first sync is started."""
+        if self._settings.memory.sync != "turn":
+            return None
+        from letta_code.cli.memory.sharing import background_sync
+
+        syncing = background_sync(self._place, agent, repository)
+        if syncing is not None:
+            if news := syncing.news():
+                self._say(f"warning: {news}")
+            syncing.moved_to(repository.head())
+        return syncing
 
     def _assembled(
         self, agent: AgentState, conversation: Conversation, model: Model, repository: MemoryRepository

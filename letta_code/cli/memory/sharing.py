@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
 from letta_code.cli.memory.common import Agent, AllowSecret, Json, opened, overrides, person
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label, local_time, visible
-from letta_code.errors import EXIT_FAILED, LettaError, StorageError, UsageError
+from letta_code.errors import EXIT_FAILED, LettaError, UsageError
 
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
+    from letta_code.agent.syncing import BackgroundSync
     from letta_code.memory.repository import MemoryRepository
     from letta_code.memory.repository_merge import Conflict, Side
     from letta_code.memory.repository_sync import SyncReport
+    from letta_code.memory.sync_record import SyncRecord
 
 app = typer.Typer()
 remote = typer.Typer(
@@ -28,15 +30,11 @@ remote = typer.Typer(
 app.add_typer(remote, name="remote")
 
 _NO_REMOTE = ("memory has no remote", "letta memory remote set URL names one; any bare Git repository serves")
+_RUNNING = ("another sync of this memory is running", "wait for its end, and sync again")
 _LINES = 40  # of one side of a conflict
 
 
-class Keep(StrEnum):
-    """Values of `--keep`."""
-
-    ours = "ours"
-    theirs = "theirs"
-    both = "both"
+Keep: TypeAlias = Literal["ours", "theirs", "both"]
 
 
 @remote.command("set")
@@ -71,13 +69,12 @@ def set_remote(
 def show(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
     """The remote's address, and how the last sync ended. Asks nobody."""
     from letta_code.memory.repository_remote import distance, remote_url
-    from letta_code.memory.sync_record import read_record
     from letta_code.memory.transport import mask
 
     place: Place = ctx.obj
     state, repository = opened(ctx, agent)
     url = remote_url(repository)
-    record = read_record(place.paths.memory_sync_record(state.key))
+    record = sync_record(place, state)
     apart = distance(repository)
     if json:
         as_json(
@@ -140,6 +137,8 @@ def sync(
 ) -> int:
     """Bring the remote's commits here and yours there. Nothing is ever lost; a conflict changes nothing
     until you say what to keep."""
+    from letta_code.storage import locked
+
     place: Place = ctx.obj
     if adopt:
         _persons_own(place, "--adopt")
@@ -147,7 +146,8 @@ def sync(
     if background:
         _in_background(place, state, repository, timeout)
         return 0
-    report = _synced(place, state, repository, 30.0, timeout, keep, adopt)
+    with locked(place.paths.memory_sync_lock(state.key), timeout, *_RUNNING):
+        report = _synced(place, state, repository, timeout, keep, adopt)
     if json:
         as_json(asdict(report))
     elif report.outcome == "conflict":
@@ -157,14 +157,30 @@ def sync(
     return EXIT_FAILED if report.outcome == "conflict" else 0
 
 
-def last_sync(place: Place, state: AgentState) -> str | None:
-    """One line about the last sync; None when there was none."""
+def sync_record(place: Place, state: AgentState) -> SyncRecord | None:
+    """How the last sync of the agent's memory ended; None when there was none."""
     from letta_code.memory.sync_record import read_record
 
-    record = read_record(place.paths.memory_sync_record(state.key))
-    if record is None:
+    return read_record(place.paths.memory_sync_record(state.key))
+
+
+def last_sync(place: Place, state: AgentState) -> str | None:
+    """The same in one line."""
+    record = sync_record(place, state)
+    return None if record is None else f"last sync {local_time(record.when)}: {label(record.message)}"
+
+
+def background_sync(place: Place, state: AgentState, repository: MemoryRepository) -> BackgroundSync | None:
+    """What syncs after turns; None when memory has no remote."""
+    from letta_code.agent.syncing import BackgroundSync
+    from letta_code.memory.repository_remote import remote_url
+
+    if remote_url(repository) is None:
         return None
-    return f"last sync {local_time(record.when)}: {label(record.message)}"
+    # -P: a folder `letta_code` in the project must not be taken for ours.
+    words = ("-P", "-m", "letta_code", "memory", "sync", "--background", "--agent", state.id)
+    record = place.paths.memory_sync_record(state.key)
+    return BackgroundSync((sys.executable, *words), place.environment, record)
 
 
 def _persons_own(place: Place, what: str) -> None:
@@ -176,58 +192,51 @@ def _for(agent: str | None) -> str:
     return f" --agent {shlex.quote(agent)}" if agent is not None else ""
 
 
+def _in_background(place: Place, state: AgentState, repository: MemoryRepository, timeout: float) -> None:
+    """Sync after the one that runs now, unless another waits for that already: it will see what we see.
+    How it ended is in the record; there is nobody to tell now."""
+    from letta_code.storage import locked
+
+    paths, key = place.paths, state.key
+    try:
+        with ExitStack() as held:
+            with locked(paths.memory_sync_queue(key), 0, "another sync waits already"):
+                held.enter_context(locked(paths.memory_sync_lock(key), timeout, *_RUNNING))
+            _synced(place, state, repository, timeout)
+    except LettaError:
+        return
+
+
 def _synced(
     place: Place,
     state: AgentState,
     repository: MemoryRepository,
-    wait: float,
     timeout: float,
-    keep: Keep | None,
-    adopt: bool,
+    keep: Keep | None = None,
+    adopt: bool = False,
 ) -> SyncReport:
-    """Sync, alone, and note how it ended."""
+    """Sync, and note how it ended; the caller holds the lock."""
     from letta_code.memory import repository_sync
     from letta_code.memory.repository_remote import remote_url
     from letta_code.memory.sync_record import write_record
     from letta_code.memory.transport import Transport
-    from letta_code.storage import locked
 
-    file = place.paths.memory_sync_record(state.key)
-    with locked(place.paths.memory_sync_lock(state.key), wait, "another sync of this memory is running"):
-        url = remote_url(repository)
-        if url is None:
-            raise UsageError(*_NO_REMOTE)
-        try:
-            transport = Transport(repository.git_dir, url, place.environment, timeout)
-            report = repository_sync.sync(
-                repository,
-                transport,
-                person(place, state),
-                state.id,
-                keep.value if keep is not None else None,
-                adopt,
-            )
-        except LettaError as error:
-            write_record(file, "failed", error.message, error.hint)
-            raise
-        if report.outcome == "conflict":
-            paths = ", ".join(conflict.path for conflict in report.conflicts)
-            write_record(
-                file, "conflict", f"both sides changed the same text of {paths}", "letta memory sync"
-            )
-        else:
-            write_record(file, report.outcome, _words(report))
-        return report
-
-
-def _in_background(place: Place, state: AgentState, repository: MemoryRepository, timeout: float) -> None:
-    """Sync when nobody else does. How it ended is in the record; there is nobody to tell now."""
+    file, url = place.paths.memory_sync_record(state.key), remote_url(repository)
+    if url is None:
+        raise UsageError(*_NO_REMOTE)
     try:
-        _synced(place, state, repository, 0.0, timeout, None, False)
-    except StorageError:
-        return  # another sync is running, and looks at HEAD once more before it ends
-    except LettaError:
-        return
+        transport = Transport(repository.git_dir, url, place.environment, timeout)
+        report = repository_sync.sync(repository, transport, person(place, state), state.id, keep, adopt)
+    except LettaError as error:
+        write_record(file, "failed", error.message, error.hint)
+        raise
+    if report.outcome == "conflict":
+        paths = ", ".join(conflict.path for conflict in report.conflicts)
+        words = f"both sides changed the same text of {paths}"
+        write_record(file, "conflict", words, "letta memory sync shows it, and how to settle it")
+    else:
+        write_record(file, report.outcome, _words(report))
+    return report
 
 
 def _words(report: SyncReport) -> str:
@@ -276,7 +285,7 @@ def _show_side(name: str, side: Side | None) -> None:
     if side.texts is None:
         sys.stdout.write("      (deleted)\n")
     for number, text in enumerate(side.texts or ()):
-        lines: list[Any] = visible(text).split("\n")
+        lines = visible(text).split("\n")
         if number:
             sys.stdout.write("      …\n")
         for line in lines[:_LINES]:
