@@ -171,6 +171,23 @@ class Describe:
         return {block.path: block.with_description(self.description)}
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Whole files at once, as they are (an import, an editor's result): full path to new content, None
+    deletes. Files that were not there and files that others changed since are refused or merged as with
+    every edit."""
+
+    changes: Mapping[str, bytes | None]
+    reapplies: ClassVar[bool] = False
+
+    def apply(self, files: Files) -> dict[str, bytes | None]:
+        """See `Edit`."""
+        absent = [path for path, data in self.changes.items() if data is None and path not in files]
+        if absent:
+            raise MemoryEditError(f"{', '.join(absent)}: no such memory file")
+        return dict(self.changes)
+
+
 def _stripped(given: str) -> str:
     for prefix in ("/memories/", "memories/", "memory/", "$MEMORY_DIR/", "./"):
         if given.startswith(prefix):
