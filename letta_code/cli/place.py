@@ -62,13 +62,14 @@ class Place:
         return ProjectStore(self.paths)
 
     def agent(self, wanted: str | None) -> AgentState:
-        """The agent named by `wanted` (id or name), else the one this project used last, else the only
-        or the default one.
+        """The agent named by `wanted` (id or name), else the one in whose shell this runs
+        (`LETTA_AGENT_ID`), else the one this project used last, else the only or the default one.
 
         Raises:
             AgentError: there is none.
         """
         store = self.agents()
+        wanted = wanted or self.environment.get("LETTA_AGENT_ID")
         if wanted:
             return store.find(wanted)
         last = self.last_agent()

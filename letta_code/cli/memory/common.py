@@ -13,7 +13,7 @@ from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
-    from letta_code.memory.repository import Author, MemoryCommit, MemoryRepository
+    from letta_code.memory.repository import Author, MemoryCommit, MemoryRepository, Provenance
     from letta_code.memory.rules import Overrides
 
 Agent: TypeAlias = Annotated[
@@ -36,19 +36,46 @@ OverLimit: TypeAlias = Annotated[
 
 
 def opened(ctx: typer.Context, agent: str | None) -> tuple[AgentState, MemoryRepository]:
-    """The agent that is meant, and its memory."""
+    """The agent that is meant, and its memory.
+
+    Raises:
+        UsageError: an agent's shell asks for another agent's memory.
+    """
     place: Place = ctx.obj
     state = place.agent(agent)
+    if in_agents_shell(place) and state.id != place.environment.get("LETTA_AGENT_ID"):
+        raise UsageError(
+            f"an agent's shell has its own memory only, not that of {state.name}", "leave --agent out"
+        )
     return state, place.agents().memory(state)
 
 
 def person(place: Place, state: AgentState) -> Author:
-    """Who commits: the person's Git identity when the environment names one, else "you"."""
+    """Who commits: the person's Git identity when the environment names one, else "person"; in an agent's
+    shell the agent."""
     from letta_code.memory.repository import Author
 
+    if in_agents_shell(place):
+        return Author(state.name, f"{state.id}@letta.local")
     name = place.environment.get("GIT_AUTHOR_NAME") or place.environment.get("USER") or "person"
     email = place.environment.get("GIT_AUTHOR_EMAIL") or f"person@{state.id}.letta.local"
     return Author(name, email)
+
+
+def in_agents_shell(place: Place) -> bool:
+    """Whether an agent's shell tool runs this, which names the agent."""
+    return bool(place.environment.get("LETTA_AGENT_ID"))
+
+
+def provenance(place: Place, state: AgentState) -> Provenance:
+    """Where a commit of this command line comes from. What an agent commits in its shell is not the
+    person's statement."""
+    from letta_code.memory.repository import Provenance
+
+    if not in_agents_shell(place):
+        return Provenance(agent=state.id, source="user-stated")
+    conversation = place.environment.get("LETTA_CONVERSATION_ID", "")
+    return Provenance(state.id, conversation, source="inferred")
 
 
 def overrides(place: Place, allow_secret: bool = False, over_limit: bool = False) -> Overrides:
@@ -59,7 +86,7 @@ def overrides(place: Place, allow_secret: bool = False, over_limit: bool = False
     """
     from letta_code.memory.rules import AGENT, PERSON
 
-    if place.environment.get("LETTA_AGENT_ID"):
+    if in_agents_shell(place):
         if allow_secret or over_limit:
             flag = "--allow-secret" if allow_secret else "--over-limit"
             raise UsageError(f"{flag} is for a person, not for an agent's shell", "ask the person to do it")
