@@ -125,10 +125,12 @@ class Workbench:
 
     def memory_log(self) -> Sequence[str]:
         """The latest memory commits, one line each, newest first."""
+        from letta_code.memory.repository_history import log
+
         repository = self._place.agents().memory(self._current())
         return [
             f"{commit.revision[:10]}  {local_time(commit.when)}  {label(commit.reason.splitlines()[0])}"
-            for commit in repository.log(20)
+            for commit in log(repository, 20)
         ]
 
     def context(self, session: SessionView) -> str:

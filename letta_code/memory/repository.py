@@ -3,18 +3,16 @@
 What is committed is memory; what lies in the work tree uncommitted is a person's or agent's draft, which
 nothing here ever overwrites. Commits are compare-and-swap under a lock. No Git process is run, and no
 `GIT_*` variable, global setting, hook, template or signing key has a say (libgit2 is told to look nowhere
-but in `repo.git/config`). Writing is in `repository_commit`, objects in `repository_objects`.
+but in `repo.git/config`). Writing is in `repository_commit`, objects in `repository_objects`, looking back
+in `repository_history`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pygit2
-from pygit2.enums import DiffOption, SortMode
 
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.edits import Edit
@@ -26,9 +24,6 @@ from letta_code.memory.rules import AGENT, Overrides
 from letta_code.memory.snapshot import MemorySnapshot, changed_paths
 
 __all__ = ["Author", "Draft", "MemoryCommit", "MemoryRepository", "Provenance"]
-
-_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 
 LOCK_WAIT = 30.0
 """Seconds a commit waits for other writers of ours."""
@@ -84,7 +79,7 @@ class MemoryRepository:
 
     def snapshot(self, revision: str | None = None) -> MemorySnapshot:
         """The files of one commit; of HEAD, resolved once, when `revision` is None."""
-        commit = self._commit_of(revision or self.head())
+        commit = self.commit_of(revision or self.head())
         return MemorySnapshot(str(commit.id), str(commit.tree_id), self.objects)
 
     def resolve(self, text: str) -> str:
@@ -93,7 +88,7 @@ class MemoryRepository:
         Raises:
             MemoryStoreError: it names none, or several.
         """
-        return str(self._commit_of(text).id)
+        return str(self.commit_of(text).id)
 
     def read(self, revision: str, path: str) -> bytes:
         """One file as it was in a commit.
@@ -125,7 +120,7 @@ class MemoryRepository:
             MemoryStoreError: locked, damaged or not writable. In every case nothing was changed.
         """
         revision = self.engine.commit_edit(edit, reason, author, provenance, expected, overrides)
-        return self._described(self._commit_of(revision))
+        return self.described(self.commit_of(revision))
 
     def commit_drafts(
         self,
@@ -141,7 +136,7 @@ class MemoryRepository:
             MemoryStoreError: locked, damaged or not writable.
         """
         revision = self.engine.commit_drafts(reason, author, provenance, overrides)
-        return self._described(self._commit_of(revision))
+        return self.described(self.commit_of(revision))
 
     def revert(self, revision: str, author: Author) -> MemoryCommit:
         """Undo one commit by a new one. Drafts of other files are kept.
@@ -150,42 +145,23 @@ class MemoryRepository:
             MemoryStoreError: later commits changed the same text (the paths are named), it is the first
                 commit or a merge, or undoing it changes nothing. Nothing was changed.
         """
-        made = self.engine.revert(self._commit_of(revision), author)
-        return self._described(self._commit_of(made))
+        made = self.engine.revert(self.commit_of(revision), author)
+        return self.described(self.commit_of(made))
 
     def status(self) -> tuple[Draft, ...]:
         """The drafts: files of the work tree that differ from HEAD, by path."""
         return self.engine.drafts()
 
-    def log(
-        self, limit: int = 50, path: str | None = None, revision: str | None = None
-    ) -> tuple[MemoryCommit, ...]:
-        """Commits from `revision` (HEAD when None) back, newest first; only those that changed the file or
-        folder `path`, when given."""
-        found: list[MemoryCommit] = []
-        start = self._commit_of(revision or self.head())
-        for commit in self.git.walk(start.id, SortMode.TOPOLOGICAL | SortMode.TIME):
-            if len(found) >= limit:
-                break
-            if path is None or self._touches(commit, path):
-                found.append(self._described(commit))
-        return tuple(found)
+    def describe(self, revision: str) -> MemoryCommit:
+        """One commit.
 
-    def diff(self, old: str, new: str | None = None) -> str:
-        """Unified diff between two commits, or from a commit to the work tree (untracked files too).
-        Bytes that are not UTF-8 appear as U+FFFD."""
-        before = self._commit_of(old).tree
-        if new is not None:
-            changes = before.diff_to_tree(self._commit_of(new).tree)
-            return _patch(changes)
-        flags = (
-            DiffOption.INCLUDE_UNTRACKED
-            | DiffOption.SHOW_UNTRACKED_CONTENT
-            | DiffOption.RECURSE_UNTRACKED_DIRS
-        )
-        return _patch(before.diff_to_workdir(flags))
+        Raises:
+            MemoryStoreError: there is no such revision.
+        """
+        return self.described(self.commit_of(revision))
 
-    def _commit_of(self, text: str) -> pygit2.Commit:
+    def commit_of(self, text: str) -> pygit2.Commit:
+        """The commit that `text` names, for the modules `memory/repository_*`."""
         try:
             return self.git.revparse_single(text).peel(pygit2.Commit)
         except (KeyError, ValueError, pygit2.GitError) as error:
@@ -193,15 +169,8 @@ class MemoryRepository:
                 f"memory has no revision {text!r}", "`letta memory log` lists them"
             ) from error
 
-    def _touches(self, commit: pygit2.Commit, path: str) -> bool:
-        def at(one: pygit2.Commit) -> Any:
-            entry = MemorySnapshot(str(one.id), str(one.tree_id), self.objects).find(path)
-            return entry.id if entry is not None else None
-
-        parents = commit.parents
-        return all(at(commit) != at(parent) for parent in parents) if parents else at(commit) is not None
-
-    def _described(self, commit: pygit2.Commit) -> MemoryCommit:
+    def described(self, commit: pygit2.Commit) -> MemoryCommit:
+        """`commit` as a value, for the modules `memory/repository_*`."""
         parent = commit.parents[0] if commit.parents else None
         reason, trailers = read_message(commit.message)
         return MemoryCommit(
@@ -216,20 +185,3 @@ class MemoryRepository:
             ),
             trailers=trailers,
         )
-
-
-def _patch(diff: pygit2.Diff) -> str:
-    texts = (patch.data.decode("utf-8", "replace") for patch in diff if patch is not None)
-    return "".join(_readable_names(text) for text in texts)
-
-
-def _readable_names(patch: str) -> str:
-    """`patch` with the names in its header as they are, where libgit2 wrote them in octal."""
-    header, mark, hunks = patch.partition("\n@@ ")
-    return _QUOTED.sub(_unquoted, header) + mark + hunks
-
-
-def _unquoted(match: re.Match[str]) -> str:
-    data = _OCTAL.sub(lambda m: bytes([int(m[1], 8)]), match[1].encode("utf-8"))
-    name = data.decode("utf-8", "replace")
-    return name if name.isprintable() and "\\" not in name else match[0]

@@ -17,6 +17,7 @@ from letta_code.errors import MemoryEditError, MemoryStoreError
 from letta_code.memory.blocks import parse_block
 from letta_code.memory.history import MemoryCommit
 from letta_code.memory.repository import MemoryRepository
+from letta_code.memory.repository_history import log
 from letta_code.memory.snapshot import MemorySnapshot
 
 Keep = Literal["ours", "theirs", "both"]
@@ -259,5 +260,5 @@ def _whole(repository: MemoryRepository, entry: _Entry) -> tuple[str, ...]:
 
 
 def _last_change(repository: MemoryRepository, path: str, revision: str, base: str) -> MemoryCommit | None:
-    found = repository.log(1, path, revision)
+    found = log(repository, 1, path, revision)
     return found[0] if found and found[0].revision != base else None

@@ -87,16 +87,16 @@ def hold(
     message = commit_message(reason, provenance)
     made = git.create_commit(None, who, who, message, tree, [pygit2.Oid(hex=base.revision)])
     git.references.create(f"{BRANCHES}{str(made)[:10]}", made, force=True)
-    return repository.log(1, revision=str(made))[0]
+    return repository.describe(str(made))
 
 
 def pending(repository: MemoryRepository, limit: int | None = None) -> tuple[Pending, ...]:
     """What waits: held memories first, then committed ones, newest first; at most `limit` committed ones."""
-    waiting = [Pending(repository.log(1, revision=revision)[0], True) for revision in _held(repository)]
+    waiting = [Pending(repository.describe(revision), True) for revision in _held(repository)]
     for revision in _undecided(repository):
         if limit is not None and limit <= sum(not item.held for item in waiting):
             break
-        waiting.append(Pending(repository.log(1, revision=revision)[0], False))
+        waiting.append(Pending(repository.describe(revision), False))
     return tuple(waiting)
 
 
@@ -218,7 +218,7 @@ def _delete_branch(repository: MemoryRepository, held: MemoryCommit) -> None:
 
 
 def _commit(repository: MemoryRepository, revision: str) -> MemoryCommit:
-    return repository.log(1, revision=revision)[0]
+    return repository.describe(revision)
 
 
 def _mode(snapshot: MemorySnapshot, path: str) -> int:

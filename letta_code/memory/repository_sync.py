@@ -20,6 +20,7 @@ from letta_code.errors import MemoryEditError, MemoryRemoteError, MemoryStoreErr
 from letta_code.memory.history import Author, Provenance, commit_message
 from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.repository_commit import SnapshotFiles
+from letta_code.memory.repository_history import log
 from letta_code.memory.repository_merge import Change, Conflict, Keep, merge
 from letta_code.memory.repository_objects import tree_with
 from letta_code.memory.repository_remote import SYNCED, branch, target
@@ -239,7 +240,7 @@ def _unrelated(
 
 def _only_seed(repository: MemoryRepository, now: MemorySnapshot) -> bool:
     """Whether nothing was ever learned here: one commit, made with the agent, and no drafts."""
-    commits = repository.log(2)
+    commits = log(repository, 2)
     return len(commits) == 1 and commits[0].reason == "Start memory" and not repository.status()
 
 

@@ -18,6 +18,7 @@ from letta_code.errors import MemoryConflict, MemoryStoreError, StorageError, To
 from letta_code.memory.edits import Edit
 from letta_code.memory.history import Source
 from letta_code.memory.repository import Author, MemoryCommit, MemoryRepository, Provenance
+from letta_code.memory.repository_history import diff
 from letta_code.memory.repository_review import changes_of, hold
 from letta_code.memory.scope import scope_of
 from letta_code.tools.base import Call
@@ -112,7 +113,7 @@ class MemoryWriter:
         return ToolOutput(
             content=ToolOutput.of(f"Committed {made.revision[:7]} {self._where(made)}.").content,
             display=(
-                CommitDisplay(made.revision, made.reason, self.repository.diff(made.parent, made.revision)),
+                CommitDisplay(made.revision, made.reason, diff(self.repository, made.parent, made.revision)),
             ),
             committed=MemoryCommitted(made.revision, made.parent, made.paths, made.reason),
         )
@@ -121,7 +122,7 @@ class MemoryWriter:
         return ToolOutput.of(
             f"Held for review as {made.revision[:7]}: {', '.join(made.paths)}. It is not memory until the "
             "person confirms it, so later edits cannot build on it.",
-            CommitDisplay(made.revision, made.reason, self.repository.diff(made.parent, made.revision)),
+            CommitDisplay(made.revision, made.reason, diff(self.repository, made.parent, made.revision)),
             PlainDisplay("held for review: letta memory review"),
         )
 

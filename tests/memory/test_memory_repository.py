@@ -11,6 +11,7 @@ import pytest
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace
 from letta_code.memory.repository import MemoryRepository, Provenance
+from letta_code.memory.repository_history import diff, log
 from tests.memory.conftest import AGENT, SEED, Git
 
 
@@ -192,13 +193,13 @@ def test_history_diff_and_odd_names(repository: MemoryRepository) -> None:
     for name in ("文档", "a b", 'q"t', "two\nlines", "x -> y"):
         repository.commit(Create(f"notes/{name}", "d", "text"), f"Add {name}", AGENT)
     repository.commit(Delete("notes/文档"), "Gone", AGENT)
-    assert [c.reason for c in repository.log(path="notes/文档.md")] == ["Gone", "Add 文档"]
-    assert "+++ b/notes/文档.md" in repository.diff(
-        "HEAD~5", "HEAD~4"
-    ) or "b/notes/文档.md" in repository.diff("HEAD~6", "HEAD~5")
+    assert [c.reason for c in log(repository, path="notes/文档.md")] == ["Gone", "Add 文档"]
+    assert "+++ b/notes/文档.md" in diff(repository, "HEAD~5", "HEAD~4") or "b/notes/文档.md" in diff(
+        repository, "HEAD~6", "HEAD~5"
+    )
     (repository.worktree / "草稿.md").write_text("neu\n")
-    assert "b/草稿.md" in repository.diff("HEAD")
-    assert "+neu" in repository.diff("HEAD")
+    assert "b/草稿.md" in diff(repository, "HEAD")
+    assert "+neu" in diff(repository, "HEAD")
     assert repository.read("HEAD~1", "notes/文档.md").endswith(b"text\n")
     assert repository.resolve("main") == repository.resolve(repository.head()[:8]) == repository.head()
     for wrong in ("HEAD~99", "nope", "", "HEAD:system"):
@@ -223,7 +224,7 @@ def test_two_processes_with_fifty_commits_each_lose_none(repository: MemoryRepos
     writers = [subprocess.Popen([*command, name, "50"], stderr=subprocess.PIPE) for name in "ab"]
     errors = [writer.communicate()[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0], errors
-    assert len(repository.log(limit=1000)) == 101
+    assert len(log(repository, limit=1000)) == 101
     assert sum(path.startswith("race/") for path in repository.snapshot().entries) == 100
     assert git("status", "--porcelain") == ""
     assert git("fsck", "--strict") == ""
@@ -257,7 +258,7 @@ def test_e02_e12_e16_nothing_from_outside_has_a_say(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", _WRITER, str(tmp_path / "repo.git"), "w", "2"], check=True, env=environment
     )
-    assert len(MemoryRepository.open(tmp_path / "repo.git").log()) == 3
+    assert len(log(MemoryRepository.open(tmp_path / "repo.git"))) == 3
     assert sorted(str(path.relative_to(other)) for path in other.rglob("*")) == before
     assert not (tmp_path / "hook-ran").exists()
 

@@ -7,6 +7,7 @@ import pytest
 from letta_code.core.tooling import CommitDisplay, ToolOutput
 from letta_code.errors import ToolError
 from letta_code.memory.repository import MemoryRepository
+from letta_code.memory.repository_history import log
 from letta_code.tools.base import Call
 from letta_code.tools.memory import MemoryArguments, MemoryTool
 from letta_code.tools.memory_writing import MemoryWriter
@@ -45,7 +46,7 @@ async def test_every_command_is_one_commit(repository: MemoryRepository) -> None
         assert output.committed.revision == repository.head()
         assert repository.head()[:7] in _text(output)
         assert isinstance(output.display[0], CommitDisplay)
-        commit = repository.log(limit=1)[0]
+        commit = log(repository, limit=1)[0]
         assert (commit.reason, commit.author_name) == (f"step {number}", "Ada")
         assert commit.trailers == {
             "Letta-Agent": "agent-1",
@@ -57,7 +58,7 @@ async def test_every_command_is_one_commit(repository: MemoryRepository) -> None
     assert _text(shown) == "notes/b.md\ndescription: other: one\n\n1\ttwo\n2\tthree"
     assert (await _run(repository, command="delete", reason="x", file_path="notes/")).committed is not None
     assert "notes" not in _text(await _run(repository, command="view"))
-    assert len(repository.log()) == 7
+    assert len(log(repository)) == 7
 
 
 async def test_a_view_lists_folders_and_commits_nothing(repository: MemoryRepository) -> None:

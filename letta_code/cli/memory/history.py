@@ -28,8 +28,10 @@ def log(
     json: Json = False,
 ) -> None:
     """What was learned, when and why: the commits, newest first."""
+    from letta_code.memory import repository_history
+
     _, repository = opened(ctx, agent)
-    commits = repository.log(limit, path)
+    commits = repository_history.log(repository, limit, path)
     if json:
         as_json([_commit(commit) for commit in commits])
         return
@@ -84,10 +86,12 @@ def diff(
     json: Json = False,
 ) -> None:
     """The uncommitted edits of the work tree, or what changed between two revisions."""
+    from letta_code.memory import repository_history
+
     _, repository = opened(ctx, agent)
     before = repository.resolve(old) if old else repository.head()
     after = repository.resolve(new) if new else None
-    patch = repository.diff(before, after)
+    patch = repository_history.diff(repository, before, after)
     if json:
         as_json({"from": before, "to": after, "diff": patch})
     else:
