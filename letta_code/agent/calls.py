@@ -276,7 +276,7 @@ def _error(text: str) -> ToolOutput:
 
 
 def _denied(reason: str) -> ToolOutput:
-    return ToolOutput.of(f"Not allowed: {reason}. It was not run.", status="denied")
+    return ToolOutput.of(f"Not allowed: {reason.removesuffix('.')}. It was not run.", status="denied")
 
 
 def _cut(text: str) -> str:

@@ -101,6 +101,8 @@ def _agents(place: Place) -> Iterator[Finding]:
 
 
 def _memory(agent: str, place: Place) -> Iterator[Finding]:
+    from letta_code.memory.repository_review import count_pending
+
     state = place.agents().find(agent)
     repository = place.agents().memory(state)
     place.agents().base_prompt(state)
@@ -115,8 +117,11 @@ def _memory(agent: str, place: Place) -> Iterator[Finding]:
         )
     drafts = len(repository.status())
     uncommitted = f", {drafts} uncommitted (letta memory status)" if drafts else ""
+    review = sum(count_pending(repository))
+    waiting = f", {review} not stated by you (letta memory review)" if review else ""
+    size = f"memory at {snapshot.revision[:10]}, {len(snapshot.entries)} files"
     yield Finding(
-        f"agent {state.name}: memory at {snapshot.revision[:10]}, {len(snapshot.entries)} files{uncommitted}",
+        f"agent {state.name}: {size}{uncommitted}{waiting}",
         True,
     )
     record = sync_record(place, state)

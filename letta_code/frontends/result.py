@@ -22,7 +22,8 @@ _SUBTYPES = {
 
 async def refuse(request: ApprovalRequest) -> Decision:
     """The answer where nobody can be asked: no, and what would allow it, for the model to pass on."""
-    allow = f"--allowed-tools '{request.rule}'" if request.rule else "--permission-mode bypassPermissions"
+    rule = request.rule or ("memory" if request.kind == "memory" else "")
+    allow = f"--allowed-tools '{rule}'" if rule else "--permission-mode bypassPermissions"
     return Decision(
         "deny",
         f"this run has nobody to ask, so it was refused ({request.reason}). {allow} would allow it. "
