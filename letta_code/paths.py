@@ -134,6 +134,10 @@ class Paths:
         """Cache of compiled prompts: safe to delete."""
         return self.cache / "prompts"
 
+    def memory_page(self, key: AgentKey) -> Path:
+        """The page of an agent's memory that a browser was last shown."""
+        return self.cache / "memory-pages" / key.org / f"{key.agent}.html"
+
     def overflow(self, conversation_id: str) -> Path:
         """Full texts of tool outputs that were cut, for the model to read."""
         return self.cache / "overflow" / checked_id(conversation_id, "conv")
