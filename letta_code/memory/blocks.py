@@ -33,7 +33,8 @@ class Block:
 
     `path` is relative to the memory folder, `label` is it without `.md`; `limit` is in characters of
     `body`; `blob` is the Git object id (hex) it was read from, empty when it was not; `text` is the whole
-    file and `body_start` the offset of its body (characters). `keys` are the front matter's own keys.
+    file and `body_start` the offset of its body (characters). `keys` are the front matter's own keys;
+    `repeated` those that it has more than once, of which the last counts.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Block:
     hidden: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     blob: str = ""
 
     @property
@@ -76,6 +78,10 @@ class Block:
         words = description.strip()
         if not words:
             raise MemoryEditError(f"{self.path}: the description must not be empty")
+        if "description" in self.repeated:
+            raise MemoryEditError(
+                f"{self.path}: its front matter has the key 'description' twice; delete one of them first"
+            )
         text = self._replaced_description(_scalar(words))
         changed = parse_block(self.path, text.encode("utf-8"))
         if (changed.description, changed.body) != (words, self.body) or _others(changed) != _others(self):
@@ -111,6 +117,8 @@ class Block:
 def parse_block(path: str, data: bytes, blob: str = "") -> Block:
     """Read one memory file. A file without front matter is all body.
 
+    A key that is given twice has its last value, as YAML readers have it, and is named in `repeated`.
+
     Raises:
         MemoryEditError: it is not UTF-8 text, or its front matter is not closed, not valid YAML, not a
             mapping, or a known key has a value of the wrong type. The message says what and where.
@@ -123,9 +131,10 @@ def parse_block(path: str, data: bytes, blob: str = "") -> Block:
     header = _header(text, opening.end(), path)
     closing = _CLOSING.match(text, opening.end() + len(header))
     assert closing is not None
+    repeated: tuple[str, ...] = ()
     values = _simple(header)
     if values is None:
-        values = _yaml(header, path)
+        values, repeated = _yaml(header, path)
     return Block(
         path,
         text,
@@ -136,6 +145,7 @@ def parse_block(path: str, data: bytes, blob: str = "") -> Block:
         hidden=_flag(values, "hidden", path),
         metadata=_mapping(values, "metadata", path),
         keys=tuple(values),
+        repeated=repeated,
         blob=blob,
     )
 
@@ -190,24 +200,25 @@ def _simple(header: str) -> dict[str, Any] | None:
     return values
 
 
-def _yaml(header: str, path: str) -> dict[str, Any]:
+def _yaml(header: str, path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     try:
         loader = _Loader(header)
         try:
             root = loader.get_single_node()
             if root is None:
-                return {}
+                return {}, ()
             if not isinstance(root, yaml.MappingNode):
                 raise MemoryEditError(f"{path}: the front matter is not `key: value` lines")
             values: dict[str, Any] = {}
+            repeated: dict[str, None] = {}
             for key, value in root.value:
                 name = str(loader.construct_object(key, deep=True))
                 if name in values:
-                    raise MemoryEditError(f"{path}: the front matter has the key {name!r} twice")
+                    repeated[name] = None
                 values[name] = loader.construct_object(value, deep=True)
                 if name == "description" and isinstance(value, yaml.ScalarNode) and values[name] is not None:
                     values[name] = value.value  # `description: 2026` is words too
-            return values
+            return values, tuple(repeated)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:

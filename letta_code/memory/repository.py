@@ -80,7 +80,7 @@ class MemoryRepository:
     def snapshot(self, revision: str | None = None) -> MemorySnapshot:
         """The files of one commit; of HEAD, resolved once, when `revision` is None."""
         commit = self.commit_of(revision or self.head())
-        return MemorySnapshot(str(commit.id), str(commit.tree_id), self.objects)
+        return MemorySnapshot(str(commit.id), str(commit.tree_id), self.objects, self.objects)
 
     def resolve(self, text: str) -> str:
         """The full id of the commit that `text` names: an id, its beginning, `HEAD~1`, a branch, …

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Literal, cast
@@ -14,7 +14,7 @@ from pygit2.enums import ConfigLevel, FileMode, Option
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.blocks import Block, parse_block
 from letta_code.memory.history import Author
-from letta_code.memory.snapshot import Entry
+from letta_code.memory.snapshot import Entry, MemorySnapshot
 
 # Process-wide, and this package is the only user of libgit2: no global, XDG or system configuration (nor
 # the attributes and ignore files next to it), and what is written is on the disk before we say so.
@@ -28,6 +28,9 @@ _KINDS: dict[int, Literal["file", "folder", "other"]] = {
     int(FileMode.BLOB_EXECUTABLE): "file",
 }
 _EXECUTABLE = int(FileMode.BLOB_EXECUTABLE)
+
+_BACK = 1000
+"""Commits that are looked through for the last readable version of a file."""
 
 
 class GitObjects:
@@ -52,6 +55,24 @@ class GitObjects:
     def block(self, path: str, id: str) -> Block:
         """The parsed file; a damaged object is a problem of that file."""
         return self._parsed(path, id)
+
+    def versions(self, revision: str, path: str) -> Iterator[tuple[str, str]]:
+        """Earlier contents of a file along first parents, newest first, at most `_BACK` commits back: the
+        commit that held it last and the blob's id. A shallow history ends where it was cut."""
+        commit, seen = cast("pygit2.Commit", self._git[revision]), self._at(revision, path)
+        for _ in range(_BACK):
+            if not commit.parent_ids or commit.parent_ids[0] not in self._git:
+                return
+            commit = cast("pygit2.Commit", self._git[commit.parent_ids[0]])
+            blob = self._at(str(commit.id), path)
+            if blob is not None and blob != seen:
+                yield str(commit.id), blob
+            seen = blob
+
+    def _at(self, revision: str, path: str) -> str | None:
+        tree = str(cast("pygit2.Commit", self._git[revision]).tree_id)
+        entry = MemorySnapshot(revision, tree, self).find(path)
+        return entry.id if entry is not None and entry.kind == "file" else None
 
     def _parse(self, path: str, id: str) -> Block:
         return parse_block(path, self.blob(id), id)

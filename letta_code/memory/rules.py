@@ -1,16 +1,17 @@
-"""What may be written to memory: one set of rules for the memory tool, the command line and commits of
-drafts. Pure: it looks at bytes and names, never at a disk.
+"""What may be written to memory: one set of rules for the memory tool, the command line, commits of drafts
+and the hook of plain Git. Pure: it looks at bytes and names, never at a disk.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 from letta_code.errors import MemoryEditError
 from letta_code.memory.blocks import Block, parse_block
+from letta_code.memory.secrets import found, masked, new_secrets, refusal
 
 Changes = Mapping[str, bytes | None]
 """Path to new content; None deletes."""
@@ -33,60 +34,104 @@ def checked_path(path: str) -> str:
         MemoryEditError: it is empty, absolute, leaves the memory folder, has an empty, `.`, `..` or
             `.git` part, a NUL, is not Unicode text, or is too long.
     """
+    name = repr(masked(path))
     if not path or path.startswith(("/", "~")):
-        raise MemoryEditError(f"{path!r}: give a path relative to the memory folder")
+        raise MemoryEditError(f"{name}: give a path relative to the memory folder")
     if "\0" in path:
-        raise MemoryEditError(f"{path!r}: a path cannot hold NUL")
+        raise MemoryEditError(f"{name}: a path cannot hold NUL")
     try:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise MemoryEditError(f"{path!r}: the name is not valid Unicode text") from error
+        raise MemoryEditError(f"{name}: the name is not valid Unicode text") from error
     parts = path.split("/")
     for part in parts:
         if part in ("", ".", ".."):
-            raise MemoryEditError(f"{path!r}: a path cannot have an empty, `.` or `..` part")
+            raise MemoryEditError(f"{name}: a path cannot have an empty, `.` or `..` part")
         plain = _IGNORED.sub("", part).casefold().rstrip(". ")
         if plain.split(":", 1)[0] in (".git", "git~1"):
-            raise MemoryEditError(f"{path!r}: `.git` is Git's own name")
+            raise MemoryEditError(f"{name}: `.git` is Git's own name")
     if size > 1000 or any(len(part.encode("utf-8")) > 240 for part in parts):
-        raise MemoryEditError(f"{path[:60]!r}…: the name is too long")
+        raise MemoryEditError(f"{name[:60]}…: the name is too long")
     return path
 
 
 def problems_of(
     files: Mapping[str, bytes], changes: Changes, overrides: Overrides = AGENT
 ) -> tuple[str, ...]:
-    """Everything that is wrong with `changes` to `files`; empty when they may be committed."""
-    return tuple(_problems(files, changes, overrides))
+    """All that is wrong with `changes` to `files`, secrets masked; empty when they may be committed."""
+    return tuple(problem for _, problem in _problems(files, changes, overrides))
+
+
+def paths_with_problems(
+    files: Mapping[str, bytes], changes: Changes, overrides: Overrides = AGENT
+) -> tuple[tuple[str, str], ...]:
+    """`problems_of`, each as the path of its file and what is wrong with it."""
+    return tuple(
+        (path, problem.removeprefix(f"{path}: ").removeprefix(f"{path!r}: "))
+        for path, problem in _problems(files, changes, overrides)
+    )
 
 
 def check(files: Mapping[str, bytes], changes: Changes, overrides: Overrides = AGENT) -> None:
     """Refuse changes that break a rule.
 
     Raises:
-        MemoryEditError: all that is wrong, in one message.
+        MemoryEditError: all that is wrong, in one message; secrets in it are masked.
     """
     if problems := problems_of(files, changes, overrides):
         raise MemoryEditError("; ".join(problems))
 
 
-def check_content(path: str, data: bytes, overrides: Overrides = AGENT) -> Block | None:
-    """The block in `data`, None when `path` is not a Markdown file.
+def check_content(
+    path: str, data: bytes, overrides: Overrides = AGENT, before: bytes | None = None
+) -> Block | None:
+    """The block in `data`, None when `path` is not a Markdown file. `before` is what the file held.
 
     Raises:
-        MemoryEditError: unreadable, over its own limit, or with conflict markers.
+        MemoryEditError: unreadable, over its own limit (unless it was before, and got no longer), with
+            conflict markers, or with a key twice in its front matter that was there once.
     """
     if not path.endswith(".md"):
-        _refuse_markers(path, data.decode("utf-8", "replace"))
+        if has_markers(data.decode("utf-8", "replace")):
+            raise MemoryEditError(f"{path}: {MARKERS}; resolve them first")
         return None
     block = parse_block(path, data)
-    _refuse_markers(path, block.text)
-    if "limit" not in overrides and block.limit is not None and len(block.body) > block.limit:
+    if has_markers(block.text):
+        raise MemoryEditError(f"{path}: {MARKERS}; resolve them first")
+    old = _readable(path, before)
+    if twice := [key for key in block.repeated if old is None or key not in old.repeated]:
+        raise MemoryEditError(f"{path}: {repeated_keys(twice)}; keep one of them")
+    if "limit" not in overrides and is_over_limit(block) and not _was_over_limit(old, block):
         raise MemoryEditError(
-            f"{path}: its limit is {block.limit:,} characters and the text would have {len(block.body):,}; "
-            "shorten it, or move detail to a file outside system/"
+            f"{path}: its limit is {block.limit or 0:,} characters and the text would have "
+            f"{len(block.body):,}; shorten it, or move detail to a file outside system/"
         )
     return block
+
+
+def is_over_limit(block: Block) -> bool:
+    """Whether the body is longer than the block's own limit."""
+    return block.limit is not None and len(block.body) > block.limit
+
+
+def has_markers(text: str) -> bool:
+    """Whether a merge that was not finished left its conflict markers in `text`."""
+    return "<<<<<<<" in text and all(mark.search(text) for mark in _MARKERS)
+
+
+MARKERS = "holds conflict markers (<<<<<<< ======= >>>>>>>)"
+"""What is wrong with a text that has them."""
+
+
+def repeated_keys(keys: Iterable[str]) -> str:
+    """What is wrong with a front matter that has `keys` more than once."""
+    return f"the front matter has the key {', '.join(map(repr, keys))} twice"
+
+
+def clashes(paths: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Of names that differ from another only in case or Unicode form, or are a file and a folder at once:
+    the path and what is wrong with it."""
+    return tuple(_clashes((), sorted(paths)))
 
 
 def refuse_read_only(path: str, data: bytes) -> None:
@@ -100,29 +145,62 @@ def refuse_read_only(path: str, data: bytes) -> None:
     except MemoryEditError:
         return  # what cannot be read cannot claim protection; a change may be its repair
     if read_only:
-        raise MemoryEditError(
-            f"{path}: is read-only; only a person may change it, with git in the memory folder"
-        )
+        raise MemoryEditError(f"{path}: is read-only; only a person may change it")
 
 
-def _problems(files: Mapping[str, bytes], changes: Changes, overrides: Overrides) -> Iterator[str]:
+def _problems(
+    files: Mapping[str, bytes], changes: Changes, overrides: Overrides
+) -> Iterator[tuple[str, str]]:
     added = [path for path, data in changes.items() if data is not None and path not in files]
     for path, data in changes.items():
+        before = files.get(path)
         try:
-            if path in files and "read-only" not in overrides:
-                refuse_read_only(path, files[path])
+            if before is not None and "read-only" not in overrides:
+                refuse_read_only(path, before)
             if data is not None:
-                if path not in files:
+                if before is None:
                     checked_path(path)
-                check_content(path, data, overrides)
+                check_content(path, data, overrides, before)
         except MemoryEditError as error:
-            yield error.message
+            yield path, masked(error.message)
+        if data is not None and "secret" not in overrides:
+            yield from _secrets(files, changes, path, data)
     if added:
         kept = [path for path in files if changes.get(path, b"") is not None]
-        yield from _clashes(kept, added)
+        for path, problem in _clashes(kept, added):
+            yield path, masked(problem)
 
 
-def _clashes(kept: Iterable[str], added: Iterable[str]) -> Iterator[str]:
+def _secrets(
+    files: Mapping[str, bytes], changes: Changes, path: str, data: bytes
+) -> Iterator[tuple[str, str]]:
+    """What memory holds already is let through: under the same name, or moved here from another."""
+    text = _text_of(data)
+    if found(text):
+        moved = (name for name, change in changes.items() if change is None and name in files)
+        known = [_text_of(files[name]) for name in {path, *moved} if name in files]
+        if secrets := new_secrets(text, known):
+            yield path, f"{masked(path)}: {refusal(secrets)}"
+    if path not in files and (secrets := found(path)):
+        yield path, f"{masked(path)}: its name {refusal(secrets)}"
+
+
+def _text_of(data: bytes) -> str:
+    return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8", "replace")
+
+
+def _readable(path: str, data: bytes | None) -> Block | None:
+    try:
+        return None if data is None else parse_block(path, data)
+    except MemoryEditError:
+        return None
+
+
+def _was_over_limit(old: Block | None, new: Block) -> bool:
+    return old is not None and is_over_limit(old) and len(new.body) <= len(old.body)
+
+
+def _clashes(kept: Iterable[str], added: Iterable[str]) -> Iterator[tuple[str, str]]:
     """New names that a file system could not hold beside the others."""
     names: dict[str, str] = {}
     taken: set[str] = set()
@@ -134,14 +212,14 @@ def _clashes(kept: Iterable[str], added: Iterable[str]) -> Iterator[str]:
         for name in _with_folders(path):
             other = names.setdefault(_folded(name), name)
             if other != name:
-                yield f"{path!r}: differs from {other!r} only in case or Unicode form; use that name"
+                yield path, f"{path!r}: differs from {other!r} only in case or Unicode form; use that name"
                 break
             if name != path and name in taken:
-                yield f"{path!r}: {name!r} is a file, not a folder"
+                yield path, f"{path!r}: {name!r} is a file, not a folder"
                 break
         else:
             if path not in taken and any(other.startswith(path + "/") for other in taken):
-                yield f"{path!r}: is a folder"
+                yield path, f"{path!r}: is a folder"
             taken.add(path)
 
 
@@ -155,8 +233,3 @@ def _with_folders(path: str) -> Iterator[str]:
 
 def _folded(name: str) -> str:
     return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
-
-
-def _refuse_markers(path: str, text: str) -> None:
-    if all(mark.search(text) for mark in _MARKERS):
-        raise MemoryEditError(f"{path}: holds conflict markers (<<<<<<< ======= >>>>>>>); resolve them first")

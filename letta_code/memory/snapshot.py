@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
 from letta_code.memory.blocks import Block
+from letta_code.memory.rules import MARKERS, clashes, has_markers, is_over_limit, repeated_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,25 @@ class Objects(Protocol):
         ...
 
 
-class MemorySnapshot:
-    """The files of the commit `revision`."""
+class Ancestors(Protocol):
+    """Reads history backwards from a commit."""
 
-    def __init__(self, revision: str, root: str, objects: Objects) -> None:
+    def versions(self, revision: str, path: str) -> Iterator[tuple[str, str]]:
+        """Earlier contents of a file, newest first: the commit that held it last and the blob's id."""
+        ...
+
+
+class MemorySnapshot:
+    """The files of the commit `revision`. With `ancestors`, a block that cannot be read has the text of the
+    last version that could; that is a function of the commit too, which names its history."""
+
+    def __init__(
+        self, revision: str, root: str, objects: Objects, ancestors: Ancestors | None = None
+    ) -> None:
         self.revision = revision
         self.root = root
         self.objects = objects
+        self._ancestors = ancestors
 
     @cached_property
     def entries(self) -> Mapping[str, str]:
@@ -77,7 +90,8 @@ class MemorySnapshot:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The readable blocks of `system/`, hidden ones included, by path."""
+        """The blocks of `system/`, hidden ones included, by path: as they are, or as they last could be read
+        (then `problems` says so)."""
         return self._system[0]
 
     @cached_property
@@ -96,16 +110,32 @@ class MemorySnapshot:
                 continue
             problem = _unreadable(path, entry)
             if problem is None:
-                try:
-                    block = self.objects.block(path, entry.id)
-                except MemoryEditError as error:
-                    problem = error.message.removeprefix(f"{path}: ")
-                else:
+                block, wrong = self._block(path, entry.id)
+                if wrong:
+                    block, wrong = self._last_good(path, wrong)
+                    problems.append(Problem(path, wrong))
+                if block is not None:
                     blocks.append(block)
-                    problem = _over_limit(block)
-            if problem is not None:
+                    problems += (Problem(path, message) for message in _flaws(block))
+            else:
                 problems.append(Problem(path, problem))
+        problems += (Problem(path, message) for path, message in clashes([b.path for b in blocks]))
         return tuple(blocks), tuple(problems)
+
+    def _block(self, path: str, id: str) -> tuple[Block | None, str]:
+        """The block, or why it cannot be used."""
+        try:
+            block = self.objects.block(path, id)
+        except MemoryEditError as error:
+            return None, error.message.removeprefix(f"{path}: ")
+        return (None, MARKERS) if has_markers(block.text) else (block, "")
+
+    def _last_good(self, path: str, wrong: str) -> tuple[Block | None, str]:
+        for revision, blob in self._ancestors.versions(self.revision, path) if self._ancestors else ():
+            block, _ = self._block(path, blob)
+            if block is not None:
+                return block, f"{wrong}; this is its text as of {revision[:7]}"
+        return None, wrong
 
     def find(self, path: str) -> Entry | None:
         """The entry at `path`, None when there is none."""
@@ -164,7 +194,8 @@ def _unreadable(path: str, entry: Entry) -> str | None:
     return None
 
 
-def _over_limit(block: Block) -> str | None:
-    if block.limit is not None and len(block.body) > block.limit:
-        return f"is over its limit: {len(block.body):,} of {block.limit:,} characters"
-    return None
+def _flaws(block: Block) -> Iterator[str]:
+    if is_over_limit(block):
+        yield f"is over its limit: {len(block.body):,} of {block.limit or 0:,} characters"
+    if block.repeated:
+        yield f"{repeated_keys(block.repeated)}; the last one counts"

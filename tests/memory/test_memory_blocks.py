@@ -58,7 +58,6 @@ def test_a_file_without_front_matter_is_all_body_and_can_get_a_description() -> 
         (b"---\nlimit: many\n---\n", "`limit`"),
         (b"---\nlimit: -1\n---\n", "`limit`"),
         (b"---\nread_only: 'yes'\n---\n", "`read_only`"),
-        (b"---\ndescription: a\ndescription: b\n---\n", "twice"),
         (b"---\ndescription: [a]\n---\n", "`description`"),
         ("hé".encode("utf-16"), "UTF-16"),
         (b"caf\xe9", "not UTF-8"),
