@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol, TypeAlias
 from letta_code.errors import MemoryEditError
 from letta_code.memory.blocks import Block, new_block, parse_block
 from letta_code.memory.rules import checked_path
+from letta_code.memory.secrets import masked
 
 Files: TypeAlias = Mapping[str, bytes]
 
@@ -198,7 +199,7 @@ def _stripped(given: str) -> str:
 def _existing(files: Files, given: str) -> Block:
     path = memory_path(files, given)
     if path not in files:
-        raise MemoryEditError(f"{path}: no such memory file{_nearest(files, path)}")
+        raise MemoryEditError(f"{masked(path)}: no such memory file{_nearest(files, path)}")
     if not path.endswith(".md"):
         raise MemoryEditError(f"{path}: is not a Markdown file; change it with the file tools")
     return parse_block(path, files[path])
@@ -212,14 +213,14 @@ def _file_or_folder(files: Files, given: str) -> tuple[str, list[str]]:
     named = "" if path.endswith("/") else next((p for p in (path, path + ".md") if p in files), "")
     if named and inside and named != path:
         raise MemoryEditError(
-            f"{given!r} is ambiguous: say {folder}.md for the file or {folder}/ for the folder"
+            f"{masked(given)!r} is ambiguous: say {folder}.md for the file or {folder}/ for the folder"
         )
     if named:
         return "", [named]
     if inside:
         return folder, inside
     checked_path(folder)
-    raise MemoryEditError(f"{folder}: no such memory file or folder{_nearest(files, folder)}")
+    raise MemoryEditError(f"{masked(folder)}: no such memory file or folder{_nearest(files, folder)}")
 
 
 def _nearest(files: Files, path: str) -> str:

@@ -23,6 +23,7 @@ from letta_code.memory.edits import Edit
 from letta_code.memory.history import Author, Draft, Provenance, commit_message
 from letta_code.memory.repository_objects import GitObjects, signature, tree_with
 from letta_code.memory.rules import Overrides, check
+from letta_code.memory.secrets import refuse_secret
 from letta_code.memory.snapshot import Entry, MemorySnapshot, changed_paths
 from letta_code.storage import locked, write_atomically
 
@@ -99,6 +100,7 @@ class CommitEngine:
         overrides: Overrides,
     ) -> str:
         """Apply an edit on HEAD and commit it; the new commit's id."""
+        refuse_secret("the reason", reason, overrides)
         message = commit_message(reason, provenance)
         with self.writing() as head:
             now = self.snapshot(head)
@@ -114,6 +116,7 @@ class CommitEngine:
         self, reason: str, author: Author, provenance: Provenance | None, overrides: Overrides
     ) -> str:
         """Commit all drafts; the new commit's id."""
+        refuse_secret("the reason", reason, overrides)
         message = commit_message(reason, provenance)
         with self.writing() as head:
             now = self.snapshot(head)
