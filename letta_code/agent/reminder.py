@@ -7,11 +7,14 @@ import contextlib
 import os
 import platform
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from letta_code.agent.memory_notes import MemoryNotes
+from letta_code.core.messages import Message
 from letta_code.core.text import one_line, well_formed
+from letta_code.memory.render import escaped
 from letta_code.tools.base import Workspace
 
 _GIT_SECONDS = 1.0
@@ -22,34 +25,43 @@ _PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 
 
 class Reminder:
-    """Tells all facts with the first message of a session, later only those that changed."""
+    """Tells all facts with the first message of a session, later only those that changed. `memory` adds
+    what there is to say of memory."""
 
-    def __init__(self, workspace: Workspace, agent_id: str, conversation_id: str) -> None:
+    def __init__(
+        self, workspace: Workspace, agent_id: str, conversation_id: str, memory: MemoryNotes | None = None
+    ) -> None:
+        self.memory = memory
         self._workspace = workspace
         self._agent_id = agent_id
         self._conversation_id = conversation_id
         self._told: dict[str, str] = {}
 
-    async def text(self, first: bool) -> str:
+    async def text(self, first: bool, messages: Sequence[Message] = (), window: int = 0) -> str:
         """The reminder for the next message; "" when nothing changed. `first`: the conversation is new,
-        so the project's own instructions go along."""
+        so the project's own instructions go along. `messages` is the conversation so far, `window` the
+        model's (tokens; 0: not known)."""
         opening = not self._told
         facts = self._facts(datetime.now().astimezone())
         lines = [f"{name}: {value}" for name, value in facts.items() if self._told.get(name) != value]
         self._told = facts
         if opening:
             lines += await git_summary(self._workspace.project, os.environ)
-        parts = ["\n".join(lines)] if lines else []
+        parts = [escaped("\n".join(lines), "system-reminder")] if lines else []
         if first and (instructions := project_instructions(self._workspace.project)):
-            parts.append(instructions)
+            parts.append(escaped(instructions, "system-reminder"))
+        if self.memory is not None:
+            parts += self.memory.parts(messages, window)
         if not parts:
             return ""
-        body = well_formed("\n\n".join(parts)).replace("</system-reminder", "&lt;/system-reminder")
+        body = well_formed("\n\n".join(parts))
         return f"<system-reminder>\n{body}\n</system-reminder>"
 
     def forget(self) -> None:
         """What was told did not reach the conversation: tell it again."""
         self._told = {}
+        if self.memory is not None:
+            self.memory.forget()
 
     def _facts(self, now: datetime) -> dict[str, str]:
         facts = {
@@ -61,7 +73,7 @@ class Reminder:
         }
         if self._workspace.memory is not None:
             facts["Memory ($MEMORY_DIR)"] = str(self._workspace.memory)
-        return facts
+        return facts if self.memory is None else facts | self.memory.facts()
 
 
 def project_instructions(project: Path) -> str:

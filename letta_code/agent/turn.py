@@ -157,7 +157,9 @@ class Turn:
 
     async def _input(self) -> Message:
         session = self._session
-        reminder = await session.reminder.text(first=not session.conversation.history.entries)
+        reminder = await session.reminder.text(
+            not session.conversation.history.entries, session.conversation.messages, session.model.info.window
+        )
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)
 

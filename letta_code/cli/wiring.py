@@ -10,6 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
+from letta_code.agent.memory_notes import MemoryNotes
+from letta_code.agent.projects import ProjectRegister, project_of
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
 from letta_code.agent.retry import RetryPolicy
@@ -238,6 +240,7 @@ class Workbench:
     ) -> Session:
         place, options, permissions = self._place, self._options, self._settings.permissions
         memory = place.paths.memory_worktree(agent.key)
+        project = project_of(place.project, ProjectRegister(place.paths))
         holds = self._settings.memory.review == "hold"
         workspace = Workspace(
             project=place.project,
@@ -273,13 +276,19 @@ class Workbench:
                 repository,
                 Author(agent.name, f"{agent.id}@letta.local"),
                 agent.id,
+                project=project.slug,
                 holds=holds,
             ),
             policy=Policy(_mode(options.permission_mode or permissions.mode), rules, workspace, holds),
             workspace=workspace,
             memory=repository,
             prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),
-            reminder=Reminder(workspace, agent.id, conversation.id),
+            reminder=Reminder(
+                workspace,
+                agent.id,
+                conversation.id,
+                MemoryNotes(repository, project, self._settings.memory.budget),
+            ),
             skills=available_skills(place.paths, place.project, repository.snapshot()),
             retry=RetryPolicy.from_environment(place.environment),
             max_turns=options.max_turns,

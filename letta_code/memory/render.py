@@ -16,7 +16,7 @@ from letta_code.errors import MemoryEditError
 from letta_code.memory.blocks import Block
 from letta_code.memory.snapshot import Entry, MemorySnapshot, Problem
 
-VERSION = 1
+VERSION = 2
 """Changes when the same snapshot gives other text, so that cached prompts are made again."""
 
 BODY_LIMIT = 100_000
@@ -33,6 +33,7 @@ REMINDER = (
 _FRAME = (
     "self", "memory", "projection", "description", "usage", "read_only", "external_projection", "problems",
     "memory_update", "removed", "memory_blocks", "memory_metadata", "available_skills", "system-reminder",
+    "project_memory",
 )  # fmt: skip
 _UPDATE = (
     "Memory changed. The parts below are authoritative over the same parts of earlier memory; "
@@ -79,7 +80,7 @@ def render_update(old: MemorySnapshot, new: MemorySnapshot) -> str:
     if inner:
         parts.append("<memory>\n" + "\n".join(inner) + "\n</memory>")
     if removed:
-        names = "\n".join(_safe(_shown(path), ("memory_update", "removed")) for path in removed)
+        names = "\n".join(_safe(_path(path), ("memory_update", "removed")) for path in removed)
         parts.append(f"<removed>\n{names}\n</removed>")
     return "\n\n".join(parts) + "\n</memory_update>"
 
@@ -97,6 +98,11 @@ def problems_of(snapshot: MemorySnapshot) -> tuple[Problem, ...]:
 def unescaped(text: str) -> str:
     """The inverse of the escape that bodies get."""
     return re.sub(r"&(amp;)*lt;", lambda m: "<" if m[0] == "&lt;" else "&" + m[0][5:], text)
+
+
+def escaped(text: str, *open_tags: str) -> str:
+    """`text` so that it opens no tag of the frame and closes none of `open_tags`."""
+    return _safe(text, open_tags)
 
 
 def _persona(blocks: Iterable[Block]) -> list[str]:
@@ -151,7 +157,7 @@ def _body(block: Block, open_tags: tuple[str, ...]) -> list[str]:
 
 
 def _projection(path: str) -> str:
-    return f"<projection>$MEMORY_DIR/{_safe(_shown(path), ('projection',))}</projection>"
+    return f"<projection>$MEMORY_DIR/{_safe(_path(path), ('projection',))}</projection>"
 
 
 def _safe(text: str, open_tags: Sequence[str]) -> str:
@@ -178,17 +184,22 @@ def _tag(name: str) -> str:
     return tag + "_" if tag.casefold() in _FRAME else tag
 
 
-def _shown(name: str) -> str:
-    """A name on one line, whatever characters it has."""
-    if name.isprintable():
-        return name
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in name)
+def _path(name: str) -> str:
+    """A file's name on one line, told from every other name."""
+    return _shown(name.replace("\\", "\\\\"))
+
+
+def _shown(text: str) -> str:
+    """Text on one line, whatever characters it has."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _problems(problems: Iterable[Problem]) -> list[str]:
     lines = [
         _safe(
-            f"{_shown(item.path)}: {' '.join(_shown(item.message).split())}",
+            f"{_path(item.path)}: {' '.join(_shown(item.message).split())}",
             ("memory", "problems", "memory_update"),
         )
         for item in problems
@@ -268,7 +279,7 @@ def _tree(snapshot: MemorySnapshot, chosen: _Chosen, prefix: str, indent: str, l
 
 def _line(snapshot: MemorySnapshot, chosen: _Chosen, prefix: str, entry: Entry) -> str:
     tags = ("memory", "external_projection", "memory_update")
-    name = _safe(_shown(entry.name), tags)
+    name = _safe(_path(entry.name), tags)
     if entry.kind == "folder":
         closed = prefix + entry.name + "/" not in chosen
         return f"{name}/ ({snapshot.objects.files_below(entry.id):,} files)" if closed else f"{name}/"
