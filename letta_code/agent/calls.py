@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from letta_code.agent.origin import Trace, outside_of, said_by_person, trace
+from letta_code.agent.origin import outside_of, said_by_person, trace
 from letta_code.conversations.store import Conversation
 from letta_code.core.events import (
     ApprovalAsked,
@@ -144,8 +144,7 @@ class CallRunner:
         try:
             remembered = tool.remembers(ready.arguments)
             if remembered is not None:
-                found = await asyncio.to_thread(self._traced, remembered)
-                ready = replace(ready, outside="" if found is None else found.source)
+                ready = replace(ready, outside=await asyncio.to_thread(self._traced, remembered))
             verdict = self._policy.judge(tool, ready.arguments, ready.outside)
             if verdict.decision == "allow":
                 return ready
@@ -177,13 +176,13 @@ class CallRunner:
                 _log.exception("the rule %r that was offered is not one", verdict.rule)
         return replace(ready, consented=True)
 
-    def _traced(self, remembered: Remembered) -> Trace | None:
-        """Where text for memory was copied from, when neither the person nor memory said it."""
+    def _traced(self, remembered: Remembered) -> str:
+        """Where text for memory was copied from, when neither the person nor memory said it; "" else."""
         messages = self._conversation.messages
         trusted = [remembered.replaced, *said_by_person(messages), *self._in_prompt()]
         found = trace(remembered.text, outside_of(messages, self._outside_name), trusted)
-        if found is None and remembered.from_outside:
-            return Trace("by the model's own word it is from tool output", one_line(remembered.text, 200))
+        if not found and remembered.from_outside:
+            return "by the model's own word it is from tool output"
         return found
 
     def _in_prompt(self) -> list[str]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from letta_code.core.messages import Message, Text, ToolCall, ToolResult
-from letta_code.core.text import one_line
 
 RUN = 8.0
 """Weight of a copied run that counts by itself: a word weighs 1, a character of a script without spaces
@@ -26,7 +25,6 @@ _LEAST = 3.0
 """Weight below which nothing counts: every text has some words in common with every other."""
 
 _SEED = 3  # words in a row that are compared at once
-_EXCERPT = 200  # characters of the copied text that are shown
 
 _INSTRUCTIONS = re.compile(r"^(\S+) of this project \(written by the project's authors", re.MULTILINE)
 _LINE_NUMBER = re.compile(r"^(?:[^\s:]+:)?[ ]*\d+[\t:→-]", re.MULTILINE)
@@ -46,16 +44,9 @@ class Source:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """What was found: the source that most was copied from, and an excerpt of what was copied."""
-
-    source: str
-    excerpt: str
-
-
-def trace(text: str, outside: Iterable[Source], trusted: Iterable[str] = ()) -> Trace | None:
-    """Where `text` was copied from among `outside`, or None. What `trusted` texts say too counts as theirs.
+def trace(text: str, outside: Iterable[Source], trusted: Iterable[str] = ()) -> str:
+    """The name of the source that most of `text` was copied from, "" when it is no copy. What `trusted` texts
+    say too counts as theirs.
 
     White space, case, punctuation, Markdown, line numbers and compatibility forms make no difference.
     """
@@ -65,7 +56,7 @@ def trace(text: str, outside: Iterable[Source], trusted: Iterable[str] = ()) -> 
     for at in range(len(words) - size + 1):
         seeds.setdefault(tuple(words[at : at + size]), []).append(at)
     if not seeds:
-        return None
+        return ""
     known = {at for own in trusted for at in _found(seeds, size, own)}
     hits: Counter[str] = Counter()
     copied: set[int] = set()
@@ -75,8 +66,8 @@ def trace(text: str, outside: Iterable[Source], trusted: Iterable[str] = ()) -> 
         hits[source.name] += len(found)
     run, whole = _weigh(words, size, copied, known)
     if run < _LEAST or (run < RUN and whole <= SHARE * _weight(words)):
-        return None
-    return Trace(hits.most_common(1)[0][0], one_line(text.strip(), _EXCERPT))
+        return ""
+    return hits.most_common(1)[0][0]
 
 
 def outside_of(messages: Iterable[Message], name: Callable[[ToolCall], str]) -> Iterator[Source]:
