@@ -17,6 +17,7 @@ import pygit2
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.edits import Edit
 from letta_code.memory.history import Author, Draft, MemoryCommit, Provenance, read_message
+from letta_code.memory.hooks import install_hooks
 from letta_code.memory.repository_commit import CommitEngine
 from letta_code.memory.repository_layout import create_repository, open_repository
 from letta_code.memory.repository_objects import GitObjects, when
@@ -67,6 +68,7 @@ class MemoryRepository:
         git, worktree = open_repository(git_dir)
         repository = cls(git, git_dir, worktree, index_wait)
         repository.engine.heal()
+        install_hooks(git_dir)
         return repository
 
     def head(self) -> str:

@@ -1,0 +1,195 @@
+"""`letta memory check`: what is wrong with memory and how large it is; in a Git hook: with a commit of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from letta_code.cli.memory.common import Agent, Json, opened, overrides
+from letta_code.cli.place import Place
+from letta_code.cli.show import as_json, label, table
+from letta_code.errors import EXIT_FAILED
+
+if TYPE_CHECKING:
+    from letta_code.agent.state import AgentState
+    from letta_code.memory.budget import Budget
+    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.snapshot import Problem
+
+app = typer.Typer()
+
+_SCISSORS = "# ------------------------ >8 ------------------------"
+
+
+@app.command()
+def check(
+    ctx: typer.Context,
+    staged: Annotated[
+        bool,
+        typer.Option("--staged", help="Only what is staged for a commit of plain Git, as its hook does."),
+    ] = False,
+    agent: Agent = None,
+    json: Json = False,
+    message: Annotated[
+        Path | None, typer.Option(hidden=True, help="Only this file, which holds a commit's message.")
+    ] = None,
+    repository: Annotated[Path | None, typer.Option(hidden=True, help="The repository of the hook.")] = None,
+) -> int:
+    """What is wrong with memory, its drafts and its repository, and what it takes of the model's window.
+
+    Exit code 1 when something is wrong.
+    """
+    if message is not None:
+        return _check_message(ctx.obj, message)
+    if staged:
+        return _check_staged(ctx, agent, repository, json)
+    return _check_all(ctx, agent, json)
+
+
+def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
+    from letta_code.memory.budget import measure, pressure
+    from letta_code.memory.repository_check import (
+        problems_of_drafts,
+        problems_of_head,
+        problems_of_repository,
+    )
+
+    place: Place = ctx.obj
+    state, memory = opened(ctx, agent)
+    snapshot = memory.snapshot()
+    files, drafts = problems_of_head(snapshot), problems_of_drafts(memory, overrides(place))
+    faults = problems_of_repository(memory)
+    window, budget = _window(place, state), measure(snapshot)
+    warnings = pressure(budget, window, place.settings().memory.budget)
+    code = EXIT_FAILED if files or drafts or faults else 0
+    if json:
+        as_json(
+            {
+                "revision": snapshot.revision,
+                "problems": _listed(files),
+                "drafts": _listed(drafts),
+                "repository": list(faults),
+                "size": _size(budget, window) | {"warnings": list(warnings)},
+            }
+        )
+        return code
+    _section(f"memory at {snapshot.revision[:10]}", [_line(problem) for problem in files])
+    _section("drafts, not committed", [_line(problem) for problem in drafts])
+    _section("repository", [label(fault) for fault in faults])
+    _show_size(budget, window)
+    for warning in warnings:
+        sys.stdout.write(f"warning: {label(warning)}\n")
+    if not code:
+        sys.stderr.write("nothing is wrong\n")
+    return code
+
+
+def _check_staged(ctx: typer.Context, agent: str | None, git_dir: Path | None, json: bool) -> int:
+    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.repository_check import problems_of_index
+
+    place: Place = ctx.obj
+    git_dir = git_dir or _inherited(place)
+    memory = MemoryRepository.open(git_dir) if git_dir is not None else opened(ctx, agent)[1]
+    found = problems_of_index(memory, _index(place, memory), overrides(place))
+    if json:
+        as_json({"problems": _listed(found)})
+    elif found:
+        _refuse([_line(problem) for problem in found])
+    return EXIT_FAILED if found else 0
+
+
+def _check_message(place: Place, file: Path) -> int:
+    from letta_code.memory.secrets import found, refusal
+
+    text = file.read_text("utf-8", "replace").split(_SCISSORS, 1)[0]
+    lines = [line for line in text.split("\n") if not line.startswith("#")]
+    secrets = found("\n".join(lines))
+    if not secrets:
+        return 0
+    _refuse([f"the message: {refusal(secrets)}"])
+    return EXIT_FAILED
+
+
+def _refuse(lines: list[str]) -> None:
+    sys.stderr.write("letta: this commit was not made, it breaks rules of memory:\n")
+    for line in lines:
+        sys.stderr.write(f"  {line}\n")
+    sys.stderr.write("Correct it and commit again (git commit --no-verify skips the check, not the rules).\n")
+
+
+def _inherited(place: Place) -> Path | None:
+    """The repository that Git runs us for, when it is a memory's."""
+    from letta_code.memory.hooks import missing_hooks
+
+    named = place.environment.get("GIT_DIR")
+    if not named:
+        return None
+    git_dir = (Path.cwd() / named).resolve()
+    return git_dir if (git_dir / "letta.lock").exists() and not missing_hooks(git_dir) else None
+
+
+def _index(place: Place, memory: MemoryRepository) -> Path:
+    """The index that Git commits from: its own of the moment for `git commit -a`, `-p` or with paths. One
+    that lies in another repository is not meant for us."""
+    named = place.environment.get("GIT_INDEX_FILE")
+    file = Path(os.path.abspath(named)) if named else None
+    own = memory.git_dir.resolve()
+    return file if file is not None and file.resolve().parent == own else own / "index"
+
+
+def _window(place: Place, state: AgentState) -> int:
+    """The window of the agent's model in tokens; 0 when none is set."""
+    from letta_code.models.catalog import model_info
+
+    handle = state.model or place.settings().model
+    provider, _, name = (handle or "").partition("/")
+    info = model_info(provider, name) if name else None
+    return info.window if info is not None and info.known else 0
+
+
+def _listed(problems: tuple[Problem, ...]) -> list[dict[str, str]]:
+    from letta_code.memory.secrets import masked
+
+    return [{"path": masked(problem.path), "problem": problem.message} for problem in problems]
+
+
+def _line(problem: Problem) -> str:
+    from letta_code.memory.secrets import masked
+
+    return f"{label(masked(problem.path))}: {label(problem.message)}"
+
+
+def _section(title: str, lines: list[str]) -> None:
+    if lines:
+        sys.stdout.write(f"{title}:\n")
+        for line in lines:
+            sys.stdout.write(f"  {line}\n")
+
+
+def _size(budget: Budget, window: int) -> dict[str, Any]:
+    return {
+        "tokens": budget.total,
+        "window": window or None,
+        "files": [
+            {"path": file.path, "tokens": file.tokens, "characters": file.characters, "limit": file.limit}
+            for file in budget.files
+        ],
+    }
+
+
+def _show_size(budget: Budget, window: int) -> None:
+    share = f", {budget.total / window:.1%} of the window of {window:,}" if window else ""
+    sys.stdout.write(f"system/ takes about {budget.total:,} tokens{share}:\n")
+    rows = []
+    for file in budget.files:
+        part = f"{file.tokens / window:.1%}" if window else ""
+        limit = f" of {file.limit:,}" if file.limit is not None else ""
+        rows.append(
+            (f"  {file.tokens:,} tokens", part, f"{file.characters:,}{limit} characters", label(file.path))
+        )
+    table(rows)

@@ -1,0 +1,102 @@
+"""The hooks of a memory's repository: plain `git commit` and `git merge` there obey the rules of memory, and
+what an agent commits that way says so. Only files here; the check itself is `letta memory check --staged`.
+
+A hook that a person put there is never touched: ours are known by their second line.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import letta_code
+from letta_code.errors import StorageError
+from letta_code.storage import private_folder, write_atomically
+
+NAMES = ("pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg")
+
+_OURS = "# letta-code: this hook is kept up to date by letta; delete this line to keep a version of your own."
+
+_SCRIPT = r"""#!/bin/sh
+{ours}
+python={python}
+package={package}
+repository=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 0
+
+check() {{
+  if [ -x "$python" ] && [ -f "$package/letta_code/__main__.py" ]; then
+    "$python" -I -c 'import sys
+sys.path.insert(0, sys.argv.pop(1))
+from letta_code.__main__ import main
+sys.exit(main())' "$package" memory check --repository "$repository" "$@"
+  elif command -v letta >/dev/null 2>&1; then
+    letta memory check --repository "$repository" "$@"
+  else
+    echo "letta: not checked, since letta is not installed any more: $repository" >&2
+  fi
+}}
+
+trailer() {{
+  case $3 in
+    '' | *[!A-Za-z0-9_-]*) ;;
+    *) git interpret-trailers --in-place --if-exists replace --trailer "$2: $3" "$1" ;;
+  esac
+}}
+
+trailers() {{
+  grep -q '[^[:space:]]' "$1" || return 0
+  trailer "$1" Letta-Agent "$LETTA_AGENT_ID"
+  trailer "$1" Letta-Conversation "$LETTA_CONVERSATION_ID"
+}}
+
+case ${{0##*/}} in
+  pre-commit | pre-merge-commit)
+    check --staged ;;
+  prepare-commit-msg)
+    [ -z "$2" ] || trailers "$1" ;;
+  commit-msg)
+    trailers "$1"
+    # Only a message that could hold a secret is worth the start of an interpreter.
+    if grep -v '^Letta-' "$1" | grep -qiE '[a-z0-9+/_-]{{16}}|://|pass|pwd|secret|key|token|earer'; then
+      check --message "$1"
+    fi ;;
+esac
+"""
+
+
+def install_hooks(git_dir: Path) -> None:
+    """Write our hooks where they are missing or from another version. A repository that cannot be written
+    to stays as it is."""
+    script = _script()
+    try:
+        for file in _files(git_dir):
+            text = _text(file)
+            if text != script and (text == "" or _OURS in text) and not file.is_symlink():
+                private_folder(file.parent)
+                write_atomically(file, script.encode("utf-8"), 0o700)
+    except (OSError, StorageError):
+        return  # reading memory goes on; `letta memory check` names what is missing
+
+
+def missing_hooks(git_dir: Path) -> tuple[str, ...]:
+    """The names of hooks that are not ours, and so do not check."""
+    return tuple(file.name for file in _files(git_dir) if _OURS not in _text(file))
+
+
+def _files(git_dir: Path) -> Iterator[Path]:
+    return (git_dir / "hooks" / name for name in NAMES)
+
+
+def _text(file: Path) -> str:
+    """What is in it; empty when there is no such file."""
+    try:
+        return file.read_text("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def _script() -> str:
+    package = Path(letta_code.__file__).parents[1]
+    return _SCRIPT.format(ours=_OURS, python=shlex.quote(sys.executable), package=shlex.quote(str(package)))
