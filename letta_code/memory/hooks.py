@@ -26,13 +26,13 @@ package={package}
 repository=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 0
 
 check() {{
-  if [ -x "$python" ] && [ -f "$package/letta_code/__main__.py" ]; then
+  if [ -x "$python" ] && [ -f "$package/letta_code/cli/hook.py" ]; then
     "$python" -I -c 'import sys
 sys.path.insert(0, sys.argv.pop(1))
-from letta_code.__main__ import main
-sys.exit(main())' "$package" memory check --repository "$repository" "$@"
+from letta_code.cli.hook import main
+sys.exit(main(sys.argv[1:]))' "$package" "$1" "$repository" "$2"
   elif command -v letta >/dev/null 2>&1; then
-    letta memory check --repository "$repository" "$@"
+    [ "$1" = message ] || GIT_DIR=$repository letta memory check --staged
   else
     echo "letta: not checked, since letta is not installed any more: $repository" >&2
   fi
@@ -53,14 +53,14 @@ trailers() {{
 
 case ${{0##*/}} in
   pre-commit | pre-merge-commit)
-    check --staged ;;
+    check staged ;;
   prepare-commit-msg)
     [ -z "$2" ] || trailers "$1" ;;
   commit-msg)
     trailers "$1"
     # Only a message that could hold a secret is worth the start of an interpreter.
     if grep -v '^Letta-' "$1" | grep -qiE '[a-z0-9+/_-]{{16}}|://|pass|pwd|secret|key|token|earer'; then
-      check --message "$1"
+      check message "$1"
     fi ;;
 esac
 """

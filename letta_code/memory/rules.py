@@ -22,6 +22,12 @@ Overrides = frozenset[Literal["read-only", "limit", "secret"]]
 AGENT: Overrides = frozenset()
 PERSON: Overrides = frozenset({"read-only"})
 
+
+def overrides_in(environment: Mapping[str, str]) -> Overrides:
+    """Whose rules hold for a process with this environment: an agent's own shell names the agent."""
+    return AGENT if environment.get("LETTA_AGENT_ID") else PERSON
+
+
 _MARKERS = tuple(re.compile(rf"^{mark}(?: |\r?$)", re.MULTILINE) for mark in ("<{7}", "={7}", ">{7}"))
 # Characters that some file systems drop from names, so that `.g\u200cit` would be `.git` there.
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from letta_code.cli.hook import line, problems_of_staged, refuse
 from letta_code.cli.memory.common import Agent, Json, opened, overrides
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label, table
@@ -17,12 +17,9 @@ from letta_code.errors import EXIT_FAILED
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
     from letta_code.memory.budget import Budget
-    from letta_code.memory.repository import MemoryRepository
     from letta_code.memory.snapshot import Problem
 
 app = typer.Typer()
-
-_SCISSORS = "# ------------------------ >8 ------------------------"
 
 
 @app.command()
@@ -34,20 +31,12 @@ def check(
     ] = False,
     agent: Agent = None,
     json: Json = False,
-    message: Annotated[
-        Path | None, typer.Option(hidden=True, help="Only this file, which holds a commit's message.")
-    ] = None,
-    repository: Annotated[Path | None, typer.Option(hidden=True, help="The repository of the hook.")] = None,
 ) -> int:
     """What is wrong with memory, its drafts and its repository, and what it takes of the model's window.
 
     Exit code 1 when something is wrong.
     """
-    if message is not None:
-        return _check_message(ctx.obj, message)
-    if staged:
-        return _check_staged(ctx, agent, repository, json)
-    return _check_all(ctx, agent, json)
+    return _check_staged(ctx, agent, json) if staged else _check_all(ctx, agent, json)
 
 
 def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
@@ -77,8 +66,8 @@ def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
             }
         )
         return code
-    _section(f"memory at {snapshot.revision[:10]}", [_line(problem) for problem in files])
-    _section("drafts, not committed", [_line(problem) for problem in drafts])
+    _section(f"memory at {snapshot.revision[:10]}", [line(problem) for problem in files])
+    _section("drafts, not committed", [line(problem) for problem in drafts])
     _section("repository", [label(fault) for fault in faults])
     _show_size(budget, window)
     for warning in warnings:
@@ -88,38 +77,17 @@ def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
     return code
 
 
-def _check_staged(ctx: typer.Context, agent: str | None, git_dir: Path | None, json: bool) -> int:
+def _check_staged(ctx: typer.Context, agent: str | None, json: bool) -> int:
     from letta_code.memory.repository import MemoryRepository
-    from letta_code.memory.repository_check import problems_of_index
 
     place: Place = ctx.obj
-    git_dir = git_dir or _inherited(place)
+    git_dir = _inherited(place)
     memory = MemoryRepository.open(git_dir) if git_dir is not None else opened(ctx, agent)[1]
-    found = problems_of_index(memory, _index(place, memory), overrides(place))
+    found = problems_of_staged(memory, place.environment)
     if json:
         as_json({"problems": _listed(found)})
-    elif found:
-        _refuse([_line(problem) for problem in found])
-    return EXIT_FAILED if found else 0
-
-
-def _check_message(place: Place, file: Path) -> int:
-    from letta_code.memory.secrets import found, refusal
-
-    text = file.read_text("utf-8", "replace").split(_SCISSORS, 1)[0]
-    lines = [line for line in text.split("\n") if not line.startswith("#")]
-    secrets = found("\n".join(lines))
-    if not secrets:
-        return 0
-    _refuse([f"the message: {refusal(secrets)}"])
-    return EXIT_FAILED
-
-
-def _refuse(lines: list[str]) -> None:
-    sys.stderr.write("letta: this commit was not made, it breaks rules of memory:\n")
-    for line in lines:
-        sys.stderr.write(f"  {line}\n")
-    sys.stderr.write("Correct it and commit again (git commit --no-verify skips the check, not the rules).\n")
+        return EXIT_FAILED if found else 0
+    return refuse([line(problem) for problem in found])
 
 
 def _inherited(place: Place) -> Path | None:
@@ -130,16 +98,7 @@ def _inherited(place: Place) -> Path | None:
     if not named:
         return None
     git_dir = (Path.cwd() / named).resolve()
-    return git_dir if (git_dir / "letta.lock").exists() and not missing_hooks(git_dir) else None
-
-
-def _index(place: Place, memory: MemoryRepository) -> Path:
-    """The index that Git commits from: its own of the moment for `git commit -a`, `-p` or with paths. One
-    that lies in another repository is not meant for us."""
-    named = place.environment.get("GIT_INDEX_FILE")
-    file = Path(os.path.abspath(named)) if named else None
-    own = memory.git_dir.resolve()
-    return file if file is not None and file.resolve().parent == own else own / "index"
+    return None if missing_hooks(git_dir) else git_dir
 
 
 def _window(place: Place, state: AgentState) -> int:
@@ -156,12 +115,6 @@ def _listed(problems: tuple[Problem, ...]) -> list[dict[str, str]]:
     from letta_code.memory.secrets import masked
 
     return [{"path": masked(problem.path), "problem": problem.message} for problem in problems]
-
-
-def _line(problem: Problem) -> str:
-    from letta_code.memory.secrets import masked
-
-    return f"{label(masked(problem.path))}: {label(problem.message)}"
 
 
 def _section(title: str, lines: list[str]) -> None:

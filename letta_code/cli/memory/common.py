@@ -84,19 +84,18 @@ def overrides(place: Place, allow_secret: bool = False, over_limit: bool = False
     Raises:
         UsageError: a flag that is a person's to give, in an agent's shell.
     """
-    from letta_code.memory.rules import AGENT, PERSON
+    from letta_code.memory.rules import AGENT, overrides_in
 
-    if in_agents_shell(place):
-        if allow_secret or over_limit:
-            flag = "--allow-secret" if allow_secret else "--over-limit"
-            raise UsageError(f"{flag} is for a person, not for an agent's shell", "ask the person to do it")
-        return AGENT
     waived: Overrides = frozenset()
     if allow_secret:
         waived |= {"secret"}
     if over_limit:
         waived |= {"limit"}
-    return PERSON | waived
+    own = overrides_in(place.environment)
+    if own == AGENT and waived:
+        flag = "--allow-secret" if allow_secret else "--over-limit"
+        raise UsageError(f"{flag} is for a person, not for an agent's shell", "ask the person to do it")
+    return own | waived
 
 
 def tell(commit: MemoryCommit) -> None:
