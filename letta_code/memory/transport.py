@@ -31,7 +31,8 @@ SECONDS = 120.0
 _SCHEMES = ("file", "git", "ssh", "https")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HELPER = re.compile(r"[A-Za-z0-9+.-]+::")
-_SCP = re.compile(r"(?:[^\s@:/]+@)?(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):")
+_OPTION = re.compile(r"-|[A-Za-z0-9+.-]+://(?:[^/]*@)?-")
+_SCP = re.compile(r"(?:[^\s@:/]+@)?(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\]):")
 _USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<user>[^/\s'\"]*)@")
 _QUERY = re.compile(r"(?P<url>[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"?]*)\?[^\s'\"]*")
 _TOKEN = re.compile(r"gh[a-z]_|github_pat_|glpat-|[A-Za-z0-9_-]{20,}\Z")
@@ -69,6 +70,8 @@ _LATER = (
     "Could not resolve host",
     "Temporary failure in name resolution",
     "Connection refused",
+    "Failed to connect",
+    "Couldn't connect",
     "Connection reset",
     "Connection timed out",
     "Operation timed out",
@@ -108,7 +111,7 @@ def checked_url(given: str, folder: Path, allow_secret: bool = False) -> str:
     """
     if not given.strip() or not given.isprintable() or given != given.strip():
         raise UsageError(f"{given!r} is not the address of a Git repository", _KINDS)
-    if given.startswith("-") or _HELPER.match(given):
+    if _OPTION.match(given) or _HELPER.match(given):
         raise UsageError(f"{mask(given)}: such an address is not allowed", _KINDS)
     scheme = _SCHEME.match(given)
     if scheme is None:
