@@ -62,6 +62,47 @@ class Draft:
     state: Literal["new", "modified", "deleted"]
 
 
+@dataclass(frozen=True, slots=True)
+class BlamedLine:
+    """A line of a file (`number` from 1, front matter included; `text` without its end) and the commit that
+    wrote it, where the file was called `path` and the line had the number `original`."""
+
+    number: int
+    text: str
+    commit: MemoryCommit
+    path: str
+    original: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that holds what was searched; `line` counts from 1, and is 0 when it is the file's name."""
+
+    path: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A line of the past that holds what was searched, with the commits that brought it and took it away;
+    `removed` is None while it is there."""
+
+    path: str
+    text: str
+    added: MemoryCommit
+    removed: MemoryCommit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What restoring does to one file. "kept" is a draft or a file that was never committed: it stays as it
+    is; "blocked" a draft of a file that would change, which stops the whole."""
+
+    path: str
+    what: Literal["changed", "brought back", "removed", "kept", "blocked"]
+
+
 def commit_message(reason: str, provenance: Provenance | None) -> str:
     """The message of a commit. Lines of `reason` that look like our trailers are quoted with `> `.
 
