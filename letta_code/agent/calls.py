@@ -30,6 +30,7 @@ from letta_code.core.messages import Image, Text, ToolCall, ToolResult
 from letta_code.core.text import one_line, well_formed
 from letta_code.core.tooling import ApprovalRequest, ToolOutput
 from letta_code.errors import LettaError, MemoryStoreError, ToolError, UsageError
+from letta_code.memory.scope import PROJECTS, overview_path
 from letta_code.tools.base import Arguments, Call, Remembered, Tool
 from letta_code.tools.toolbox import Toolbox
 
@@ -186,8 +187,15 @@ class CallRunner:
         return found
 
     def _in_prompt(self) -> list[str]:
+        """The memory that the model has before it without asking for it."""
         try:
-            return [block.text for block in self._memory.snapshot(self._known or None).blocks]
+            snapshot = self._memory.snapshot(self._known or None)
+            projects = snapshot.find(PROJECTS.rstrip("/"))
+            slugs = snapshot.objects.folder(projects.id) if projects and projects.kind == "folder" else ()
+            paths = (overview_path(entry.name) for entry in slugs)
+            overviews = [snapshot.read(path) for path in paths if snapshot.find(path) is not None]
+            texts = [data.decode("utf-8", "replace") for data in overviews]
+            return texts + [block.text for block in snapshot.blocks]
         except MemoryStoreError:
             return []  # the tool says what is wrong with memory
 

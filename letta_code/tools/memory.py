@@ -8,6 +8,7 @@ from letta_code.core.tooling import Display, ToolKind, ToolOutput
 from letta_code.errors import MemoryEditError, MemoryStoreError, ToolError
 from letta_code.memory.blocks import parse_block
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace, memory_path
+from letta_code.memory.secrets import masked
 from letta_code.memory.snapshot import MemorySnapshot
 from letta_code.tools.base import Arguments, Call, Remembered, Tool
 from letta_code.tools.memory_writing import MemoryWriter
@@ -53,9 +54,8 @@ class MemoryTool(Tool[MemoryArguments]):
     def title(self, arguments: MemoryArguments) -> str:
         """One line for people."""
         what = arguments.file_path or arguments.old_path or "all"
-        return f"Memory {arguments.command} {what}" + (
-            f" → {arguments.new_path}" if arguments.new_path else ""
-        )
+        where = f" → {arguments.new_path}" if arguments.new_path else ""
+        return masked(f"Memory {arguments.command} {what}{where}")
 
     def remembers(self, arguments: MemoryArguments) -> Remembered | None:
         """The new words."""

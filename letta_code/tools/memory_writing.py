@@ -21,6 +21,7 @@ from letta_code.memory.repository import Author, MemoryCommit, MemoryRepository,
 from letta_code.memory.repository_history import diff
 from letta_code.memory.repository_review import changes_of, hold
 from letta_code.memory.scope import scope_of
+from letta_code.memory.secrets import masked
 from letta_code.tools.base import Call
 
 
@@ -60,11 +61,11 @@ class MemoryWriter:
             return await asyncio.to_thread(self._write, edit, paths, reason, source, call)
         except MemoryConflict as error:
             raise ToolError(
-                f"{error.message}\n{error.hint}\nNothing was changed. `view` the file as it is now, then "
-                "make the edit again."
+                masked(f"{error.message}\n{error.hint}\nNothing was changed.")
+                + " `view` the file as it is now, then make the edit again."
             ) from error
         except (MemoryStoreError, StorageError) as error:
-            raise ToolError(f"{error.message}\n{error.hint}".strip()) from error
+            raise ToolError(masked(f"{error.message}\n{error.hint}".strip())) from error
 
     def preview(self, edit: Edit) -> tuple[Display, ...]:
         """What the edit would change; empty when it does not fit."""
@@ -73,11 +74,9 @@ class MemoryWriter:
             head = self.repository.snapshot()
             return tuple(
                 DiffDisplay(
-                    path,
-                    head.objects.blob(head.entries[path]).decode("utf-8", "replace")
-                    if path in head.entries
-                    else None,
-                    None if data is None else data.decode("utf-8", "replace"),
+                    masked(path),
+                    _shown(head.objects.blob(head.entries[path]) if path in head.entries else None),
+                    _shown(data),
                 )
                 for path, data in changes.items()
             )
@@ -149,6 +148,10 @@ class MemoryWriter:
         for path in made.paths:
             scopes.setdefault(scope_of(path, self._project), []).append(path)
         return "; ".join(f"in {scope}'s memory: {', '.join(found)}" for scope, found in scopes.items())
+
+
+def _shown(data: bytes | None) -> str | None:
+    return None if data is None else masked(data.decode("utf-8", "replace"))
 
 
 def _key(path: str) -> str:
