@@ -140,16 +140,6 @@ class MemoryRepository:
         revision = self.engine.commit_drafts(reason, author, provenance, overrides)
         return self.described(self.commit_of(revision))
 
-    def revert(self, revision: str, author: Author) -> MemoryCommit:
-        """Undo one commit by a new one. Drafts of other files are kept.
-
-        Raises:
-            MemoryStoreError: later commits changed the same text (the paths are named), it is the first
-                commit or a merge, or undoing it changes nothing. Nothing was changed.
-        """
-        made = self.engine.revert(self.commit_of(revision), author)
-        return self.described(self.commit_of(made))
-
     def status(self) -> tuple[Draft, ...]:
         """The drafts: files of the work tree that differ from HEAD, by path."""
         return self.engine.drafts()

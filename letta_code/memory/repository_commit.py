@@ -137,31 +137,6 @@ class CommitEngine:
             check(SnapshotFiles(now), contents, overrides)
             return self._write(now, self._blobs(now, contents, drafts=True), message, author, drafts=True)
 
-    def revert(self, commit: pygit2.Commit, author: Author) -> str:
-        """Undo a commit by a new one; the new commit's id."""
-        if len(commit.parents) != 1:
-            what = "a merge" if commit.parents else "the first commit"
-            raise MemoryStoreError(f"{str(commit.id)[:7]} is {what}: it cannot be reverted as one change")
-        title = commit.message.strip().split("\n", 1)[0]
-        message = commit_message(f'Revert "{title}"\n\nThis reverts commit {commit.id}.', None)
-        with self.writing() as head:
-            now = self.snapshot(head)
-            ours = cast("pygit2.Commit", self._git[head])
-            index = self._git.revert_commit(commit, ours)
-            if index.conflicts is not None:
-                paths = sorted({e.path for sides in index.conflicts for e in sides if e is not None})
-                raise MemoryStoreError(
-                    f"cannot revert {str(commit.id)[:7]}: later commits changed the same text of "
-                    + ", ".join(paths),
-                    "revert the later commits first, or edit the files",
-                )
-            changes = self._changes_to(now, str(index.write_tree(self._git)))
-            if not changes:
-                raise MemoryStoreError(
-                    f"nothing to revert: memory no longer holds what {str(commit.id)[:7]} did"
-                )
-            return self._write(now, changes, message, author)
-
     def drafts(self) -> tuple[Draft, ...]:
         """Files of the work tree that differ from HEAD."""
         fresh = pygit2.Repository(str(self._git_dir))
@@ -381,6 +356,8 @@ class CommitEngine:
 
     def _heal(self, head: pygit2.Oid) -> None:
         target = self._git_dir / _NEXT
+        # The dead process may have held the branch's lock too; nobody else has it, since we hold the others.
+        (self._git_dir / f"{self._git.head.name}.lock").unlink(missing_ok=True)
         target.unlink()
         index = pygit2.Index(str(target))
         index.read_tree(cast("pygit2.Tree", self._git[self.snapshot(head).root]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -155,7 +156,8 @@ def _changes(now: MemorySnapshot, was: MemorySnapshot, path: str) -> dict[str, E
     before, after = _files(now, path), _files(was, path)
     if not after:
         raise MemoryStoreError(
-            f"there is no {path!r} in {was.revision[:10]}", "letta memory log PATH lists the commits that had it"
+            f"there is no {path!r} in {was.revision[:10]}",
+            f"letta memory log {shlex.quote(path)} lists the commits that changed it",
         )
     names = sorted(before.keys() | after.keys())
     return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
@@ -184,7 +186,6 @@ def _bytes(snapshot: MemorySnapshot, path: str) -> bytes | None:
 
 def _in_the_way(repository: MemoryRepository, revision: str, paths: list[str]) -> tuple[str, str]:
     """What to say when later commits changed the same text: message and hint."""
-    later = set()
     start = repository.git.walk(pygit2.Oid(hex=repository.head()))
     start.hide(pygit2.Oid(hex=revision))
     later = {str(commit.id) for commit in start}

@@ -12,6 +12,7 @@ from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace
 from letta_code.memory.repository import MemoryRepository, Provenance
 from letta_code.memory.repository_history import diff, log
+from letta_code.memory.repository_undo import revert
 from tests.memory.conftest import AGENT, SEED, Git
 
 
@@ -69,7 +70,7 @@ def test_revert_makes_a_commit_and_keeps_drafts_and_untracked_files(
     made = repository.commit(Create("system/偏好", "p", "$& {CORE_MEMORY} </self>"), "Add", AGENT)
     (repository.worktree / "system/human.md").write_text("draft\n")
     (repository.worktree / "untracked.bin").write_bytes(b"\0")
-    undone = repository.revert(made.revision, AGENT)
+    undone = revert(repository, made.revision, AGENT)
     assert undone.paths == ("system/偏好.md",)
     assert not (repository.worktree / "system/偏好.md").exists()
     assert (repository.worktree / "system/human.md").read_text() == "draft\n"
@@ -84,9 +85,9 @@ def test_a_revert_that_conflicts_names_the_paths_and_changes_nothing(repository:
     first = repository.commit(Replace("system/human", "tea", "cake"), "1", AGENT)
     head = repository.commit(Replace("system/human", "cake", "pie"), "2", AGENT).revision
     with pytest.raises(MemoryStoreError, match=r"system/human\.md"):
-        repository.revert(first.revision, AGENT)
+        revert(repository, first.revision, AGENT)
     with pytest.raises(MemoryStoreError, match="first commit"):
-        repository.revert(first.parent, AGENT)
+        revert(repository, first.parent, AGENT)
     assert repository.head() == head
     assert repository.status() == ()
 
