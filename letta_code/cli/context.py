@@ -9,6 +9,8 @@ import typer
 
 from letta_code.cli.place import Place, complete_agents, complete_conversations
 from letta_code.cli.show import as_json
+from letta_code.cli.sizes import memory_data, memory_lines, window_of
+from letta_code.core.tokens import estimated_tokens
 from letta_code.errors import ConversationError, UsageError
 
 if TYPE_CHECKING:
@@ -41,13 +43,15 @@ def context_command(
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: key, prompt, updates, skills, tokens.")
+        bool, typer.Option("--json", help="Print JSON: key, prompt, updates, skills, sizes.")
     ] = False,
 ) -> None:
     """The compiled prompt as the model sees it, with its key.
 
     The prompt goes to standard output byte for byte; key, memory updates and size go to standard error.
     """
+    from letta_code.agent.projects import ProjectRegister, project_of
+    from letta_code.memory.budget import measure
     from letta_code.memory.prompt import PromptCache
 
     place: Place = ctx.obj
@@ -55,9 +59,14 @@ def context_command(
     key, updates = _of_turn(history, turn) if turn is not None else _next(place, state, history)
     base = place.agents().base_prompt_by_hash(state.key, key.base)
     cache = PromptCache(place.paths.compiled_prompts())
-    text = cache.get(base, place.agents().memory(state), key.revision).text
+    repository = place.agents().memory(state)
+    text = cache.get(base, repository, key.revision).text
     skills = history.extra if history is not None else ""
-    tokens = len(text) // 4
+    tokens = estimated_tokens(text)
+    snapshot = repository.snapshot(key.revision)
+    project = project_of(place.project, ProjectRegister(place.paths))
+    last = history.steps[-1].sent.model if history is not None and history.steps else ""
+    size = snapshot, measure(snapshot), project, window_of(place, state, last), place.settings().memory.budget
     if json:
         as_json(
             {
@@ -67,11 +76,13 @@ def context_command(
                 "updates": updates,
                 "skills": skills,
                 "estimated_tokens": tokens,
+                "memory": memory_data(*size),
             }
         )
         return
     sys.stderr.write(f"base {key.base[:12]}  revision {key.revision[:12]}  seen {key.seen[:12]}\n")
     sys.stderr.write(f"about {tokens:,} tokens; {len(updates)} memory updates sent inside the conversation\n")
+    sys.stderr.write("".join(f"{line}\n" for line in memory_lines(*size)))
     sys.stdout.buffer.write(text.encode("utf-8"))
     sys.stdout.buffer.flush()
     for update in updates:
@@ -89,14 +100,18 @@ def describe(session: Session) -> str:
     prepared = session.prompts.prepare(history.last_prompt, info.system_messages)
     messages = visible_messages(history, prepared.key)
     parts = {
-        "system prompt": len(prepared.system),
-        "tools": sum(len(to_line(spec)) for spec in session.toolbox.specs()),
-        "messages": sum(len(to_line(message)) for message in messages),
+        "system prompt": estimated_tokens(prepared.system),
+        "tools": sum(estimated_tokens(to_line(spec)) for spec in session.toolbox.specs()),
+        "messages": sum(estimated_tokens(to_line(message)) for message in messages),
     }
-    lines = [f"{name:14} about {size // 4:,} tokens" for name, size in parts.items()]
+    lines = [f"{name:14} about {size:,} tokens" for name, size in parts.items()]
     lines.append(f"{'window':14} {info.window:,} tokens ({info.handle})")
     key = prepared.key
     lines.append(f"prompt key     base {key.base[:12]}, memory {key.revision[:12]}, seen {key.seen[:12]}")
+    if (notes := session.reminder.memory) is not None:
+        snapshot = session.memory.snapshot(key.revision)
+        size = snapshot, notes.budget(snapshot), notes.project, info.window, notes.share
+        lines += memory_lines(*size)
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,7 +17,12 @@ from letta_code import __version__
 from letta_code.cli.memory.sharing import sync_record
 from letta_code.cli.place import Place
 from letta_code.cli.show import label, local_time
+from letta_code.cli.sizes import size_line, window_of
 from letta_code.errors import LettaError, ToolError
+
+if TYPE_CHECKING:
+    from letta_code.agent.state import AgentState
+    from letta_code.memory.snapshot import MemorySnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ def _agents(place: Place) -> Iterator[Finding]:
 
 
 def _memory(agent: str, place: Place) -> Iterator[Finding]:
+    from letta_code.memory.render import problems_of
     from letta_code.memory.repository_review import count_pending
 
     state = place.agents().find(agent)
@@ -109,12 +116,13 @@ def _memory(agent: str, place: Place) -> Iterator[Finding]:
     snapshot = repository.snapshot()
     for blob in snapshot.entries.values():
         snapshot.objects.blob(blob)
-    for problem in snapshot.problems:
+    for problem in problems_of(snapshot):
         yield Finding(
             f"{state.name}: {problem.path} {problem.message}",
             False,
             f"correct it in {repository.worktree}, then letta memory commit",
         )
+    yield from _size(place, state, snapshot)
     drafts = len(repository.status())
     uncommitted = f", {drafts} uncommitted (letta memory status)" if drafts else ""
     review = sum(count_pending(repository))
@@ -128,6 +136,24 @@ def _memory(agent: str, place: Place) -> Iterator[Finding]:
     if record is not None:
         when = local_time(record.when)
         yield Finding(f"{state.name}: last sync {when}: {record.message}", record.fine, record.hint)
+
+
+def _size(place: Place, state: AgentState, snapshot: MemorySnapshot) -> Iterator[Finding]:
+    from letta_code.memory.budget import measure
+    from letta_code.memory.overview import LIMIT, cut_overviews
+
+    for path, characters in cut_overviews(snapshot):
+        yield Finding(
+            f"{state.name}: {path} is cut in conversations: {LIMIT:,} of {characters:,} characters at most",
+            False,
+            "keep the overview short and move detail to files beside it",
+        )
+    window, share, budget = window_of(place, state), place.settings().memory.budget, measure(snapshot)
+    yield Finding(
+        f"{state.name}: {size_line(budget, window, share)}",
+        not window or budget.total <= share * window,
+        "move detail out of system/; `letta context` shows what is large",
+    )
 
 
 def _models(place: Place) -> Iterator[Finding]:

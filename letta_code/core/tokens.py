@@ -2,7 +2,7 @@
 
 Measured against o200k_base on 130 files of English prose, Markdown, Python, JavaScript and JSON, one file's
 error is 3 % on average and 17 % at most (characters / 4: 6 to 25 % on average), 26 % where a file is full of
-box-drawing signs; on a few sentences of Chinese, Japanese, Korean, Russian, Arabic or German it is up to 15 %,
+box-drawing signs; on a few sentences of Chinese, Japanese, Korean, Russian, Arabic or German up to 15 %,
 with emoji up to 20 %. Other vocabularies differ more from o200k_base than that.
 """
 
