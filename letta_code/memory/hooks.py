@@ -46,7 +46,7 @@ trailer() {{
 }}
 
 trailers() {{
-  grep -q '[^[:space:]]' "$1" || return 0
+  grep -qv -e '^#' -e '^[[:space:]]*$' "$1" || return 0
   trailer "$1" Letta-Agent "$LETTA_AGENT_ID"
   trailer "$1" Letta-Conversation "$LETTA_CONVERSATION_ID"
 }}
