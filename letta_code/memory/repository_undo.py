@@ -17,6 +17,7 @@ from letta_code.memory.repository_commit import SnapshotFiles
 from letta_code.memory.repository_history import log
 from letta_code.memory.repository_objects import tree_with
 from letta_code.memory.rules import AGENT, Overrides, check
+from letta_code.memory.secrets import refuse_secret
 from letta_code.memory.snapshot import Entry, MemorySnapshot, changed_paths
 
 _NAMED = 3
@@ -128,6 +129,7 @@ def restore(
             was changed.
     """
     git = repository.git
+    refuse_secret("the reason", reason, overrides)
     message = commit_message(reason, provenance)
     was = repository.snapshot(revision)
     with repository.engine.writing() as head:

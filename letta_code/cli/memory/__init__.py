@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from letta_code.cli.memory import changes, check, history, review, sharing, transfer, view
+from letta_code.cli.memory import asking, changes, check, editing, history, review, sharing, transfer, view
 
 app = typer.Typer(
     help="Look at an agent's memory, and change it.", no_args_is_help=True, rich_markup_mode=None
 )
-for part in (history, changes, check, review, sharing, transfer, view):
+for part in (history, asking, changes, editing, check, review, sharing, transfer, view):
     app.add_typer(part.app)

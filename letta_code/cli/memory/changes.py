@@ -1,10 +1,10 @@
-"""`letta memory status | commit | revert | path`: what a person does to memory."""
+"""`letta memory status | commit | revert | restore | path`: what a person does to memory."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,25 +20,104 @@ from letta_code.cli.memory.common import (
     provenance,
     tell,
 )
+from letta_code.cli.memory.naming import Revision, complete_paths, complete_revisions, file_named
 from letta_code.cli.memory.review import waiting
 from letta_code.cli.memory.sharing import last_sync, sync_record
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label
 from letta_code.errors import UsageError
 
+if TYPE_CHECKING:
+    from letta_code.memory.repository_undo import Restoring
+
 app = typer.Typer()
+
+_EFFECTS = {
+    "changed": "changed",
+    "brought back": "brought back",
+    "removed": "removed",
+    "kept": "left alone",
+    "blocked": "in the way",
+}
 
 
 @app.command()
 def revert(
     ctx: typer.Context,
-    revision: Annotated[str, typer.Argument(metavar="REV", help="The commit to undo.")],
+    revision: Revision,
     agent: Agent = None,
+    allow_secret: AllowSecret = False,
+    over_limit: OverLimit = False,
 ) -> None:
     """Undo one commit by a new one. Nothing changes when later commits touched the same text."""
+    from letta_code.memory import repository_undo
+
     state, repository = opened(ctx, agent)
-    commit = repository.revert(repository.resolve(revision), person(ctx.obj, state))
-    tell(commit)
+    refuse_held(ctx.obj)
+    made = repository_undo.revert(
+        repository,
+        repository.resolve(revision),
+        person(ctx.obj, state),
+        provenance(ctx.obj, state),
+        overrides(ctx.obj, allow_secret, over_limit),
+    )
+    tell(made)
+
+
+@app.command()
+def restore(
+    ctx: typer.Context,
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", autocompletion=complete_paths, help="A file or folder; . is all of memory."
+        ),
+    ],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="REV", autocompletion=complete_revisions, help="As it was in this commit."
+        ),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    message: Annotated[str | None, typer.Option("--message", "-m", metavar="WHY", help="Why.")] = None,
+    agent: Agent = None,
+    allow_secret: AllowSecret = False,
+    over_limit: OverLimit = False,
+    json: Json = False,
+) -> None:
+    """Bring a file or folder back as it was, by a new commit. Uncommitted edits and files that were never
+    committed stay as they are; files of the folder that came later leave memory, and stay in its history."""
+    from letta_code.memory import repository_undo
+
+    state, repository = opened(ctx, agent)
+    was = repository.snapshot(source)
+    name = file_named(repository, was, path, folders=True)
+    plan = repository_undo.restoring(repository, name, was.revision)
+    made = None
+    if not dry_run:
+        refuse_held(ctx.obj)
+        made = repository_undo.restore(
+            repository,
+            name,
+            was.revision,
+            message or f"Restore {name or 'memory'} from {was.revision[:10]}",
+            person(ctx.obj, state),
+            provenance(ctx.obj, state),
+            overrides(ctx.obj, allow_secret, over_limit),
+        )
+    if json:
+        effects = [asdict(effect) for effect in plan.effects]
+        revision = made.revision if made is not None else None
+        as_json({"from": was.revision, "path": name, "revision": revision, "effects": effects})
+        return
+    if made is not None:
+        first = made.reason.splitlines()[0]
+        sys.stdout.write(f"{made.revision[:10]}  {label(first)}\n")
+    for effect in plan.effects:
+        sys.stdout.write(f"  {_EFFECTS[effect.what]:12} {label(effect.path)}\n")
+    if dry_run:
+        _tell_plan(plan)
 
 
 @app.command()
@@ -59,7 +138,9 @@ def status(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
         return
     for draft in drafts:
         sys.stdout.write(f"{draft.state:9} {label(draft.path)}\n")
-    if not drafts:
+    if drafts:
+        sys.stderr.write("letta memory diff shows them, letta memory commit -m WHY makes them memory\n")
+    else:
         sys.stderr.write("nothing is uncommitted\n")
     if held or committed:
         sys.stderr.write(f"{waiting(held, committed)}: letta memory review\n")
@@ -77,11 +158,7 @@ def commit(
 ) -> None:
     """Commit every edit of the work tree, so that the agent sees it in its next turn."""
     state, repository = opened(ctx, agent)
-    if in_agents_shell(ctx.obj) and ctx.obj.settings().memory.review == "hold":
-        raise UsageError(
-            "what an agent writes is held for the person's review, so its shell cannot commit drafts",
-            "use the memory tool; or leave the drafts for the person (letta memory status, commit)",
-        )
+    refuse_held(ctx.obj)
     made = repository.commit_drafts(
         message,
         person(ctx.obj, state),
@@ -96,3 +173,26 @@ def path(ctx: typer.Context, agent: Agent = None) -> None:
     """Print the folder with the files. Plain git works there."""
     place: Place = ctx.obj
     sys.stdout.write(f"{place.paths.memory_worktree(place.agent(agent).key)}\n")
+
+
+def refuse_held(place: Place) -> None:
+    """Refuse to write for an agent whose writes are held back.
+
+    Raises:
+        UsageError: they are.
+    """
+    if in_agents_shell(place) and place.settings().memory.review == "hold":
+        raise UsageError(
+            "what an agent writes is held for the person's review, so its shell cannot commit",
+            "use the memory tool; or leave the drafts for the person (letta memory status, commit)",
+        )
+
+
+def _tell_plan(plan: Restoring) -> None:
+    if plan.blocked:
+        words = "nothing would be restored: commit or undo the uncommitted edits in the way first"
+    elif not plan.changes:
+        words = f"nothing would change: it is as it was in {plan.revision[:10]}"
+    else:
+        words = "nothing was changed; without --dry-run this becomes a commit"
+    sys.stderr.write(words + "\n")

@@ -1,75 +1,120 @@
-"""`letta memory log | show | diff`: what memory says and said."""
+"""`letta memory log | show | diff`: what memory learned, when and why."""
 
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from letta_code.cli.memory.common import Agent, Json, opened
+from letta_code.cli.memory.naming import (
+    candidates,
+    complete_paths,
+    complete_revisions,
+    file_at,
+    moment,
+    unknown_path,
+)
+from letta_code.cli.pager import NoPager, Page
 from letta_code.cli.show import as_json, label, local_time, visible
-from letta_code.errors import MemoryStoreError
+from letta_code.errors import MemoryStoreError, UsageError
 
 if TYPE_CHECKING:
-    from letta_code.memory.repository import MemoryCommit
+    from letta_code.memory.repository import MemoryCommit, MemoryRepository
 
 app = typer.Typer()
+
+_INDENT = "    "
 
 
 @app.command()
 def log(
     ctx: typer.Context,
     path: Annotated[
-        str | None, typer.Argument(metavar="[PATH]", help="Only commits that changed it.")
+        str | None,
+        typer.Argument(metavar="[PATH]", autocompletion=complete_paths, help="Only commits that changed it."),
+    ] = None,
+    path_option: Annotated[
+        str | None,
+        typer.Option("--path", metavar="PATH", autocompletion=complete_paths, help="The same, by name."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="2026-11-01, '2 weeks ago', 3d")
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option("--author", metavar="TEXT", help="Only commits by whom it names.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many commits.")] = 50,
     agent: Agent = None,
     json: Json = False,
+    no_pager: NoPager = False,
 ) -> None:
-    """What was learned, when and why: the commits, newest first."""
+    """What was learned, when, why and from where: the commits, newest first. A file is followed through its
+    earlier names."""
     from letta_code.memory import repository_history
 
+    if path is not None and path_option is not None:
+        raise UsageError("two paths", "give PATH or --path PATH")
+    start = moment(since, datetime.now().astimezone()) if since is not None else None
     _, repository = opened(ctx, agent)
-    commits = repository_history.log(repository, limit, path)
+    given = path if path is not None else path_option
+    commits: tuple[MemoryCommit, ...] = ()
+    for name in candidates(repository, given) if given is not None else [""]:
+        commits = repository_history.log(repository, limit, name or None, since=start, author=author)
+        if commits:
+            break
+    else:
+        if given is not None and not _ever(repository, given):
+            raise unknown_path(repository.snapshot(), given, ", now or in the past")
     if json:
-        as_json([_commit(commit) for commit in commits])
+        as_json([commit_as_dict(commit) for commit in commits])
         return
+    page = Page(ctx.obj.environment)
     for commit in commits:
-        first = commit.reason.splitlines()[0] if commit.reason else ""
-        source = commit.trailers.get("Letta-Source", "")
-        sys.stdout.write(
-            f"{commit.revision[:10]}  {local_time(commit.when)}  {label(commit.author_name)}"
-            f"{f' ({label(source)})' if source else ''}\n    {label(first)}\n"
-        )
-        for changed in commit.paths:
-            sys.stdout.write(f"      {label(changed)}\n")
+        write_commit(page, commit)
+    if not commits:
+        sys.stderr.write("no such commits\n")
+    page.show(no_pager)
 
 
 @app.command()
 def show(
     ctx: typer.Context,
     what: Annotated[
-        str, typer.Argument(metavar="[REV:]PATH", help="system/human.md, HEAD~1:system/human.md")
+        str,
+        typer.Argument(
+            metavar="REV | [REV:]PATH",
+            autocompletion=complete_paths,
+            help="system/human.md, HEAD~1:system/human.md, HEAD~1",
+        ),
     ],
     agent: Agent = None,
+    json: Json = False,
+    no_pager: NoPager = False,
 ) -> None:
-    """Print a memory file as it was committed. Without REV: as it is at HEAD."""
+    """Print a memory file as it was committed; without REV as it is at HEAD. Or, for a revision, the commit:
+    reason, origin and what it changed."""
     _, repository = opened(ctx, agent)
-    revision, path = repository.head(), what
-    if ":" in what:
-        before, _, after = what.partition(":")
+    try:
+        revision, path = file_at(repository, what)
+    except MemoryStoreError as no_file:
+        if ":" in what:
+            raise
         try:
-            revision, path = repository.resolve(before), after
+            commit = repository.describe(what)
         except MemoryStoreError:
-            # A file's name may hold a colon.
-            if repository.snapshot(revision).find(what) is None:
-                raise
-    if repository.snapshot(revision).find(path) is None and not path.endswith(".md"):
-        path += ".md"
+            raise no_file from None
+        _show_commit(ctx, repository, commit, json, no_pager)
+        return
     data = repository.read(revision, path)
-    if sys.stdout.isatty():
-        sys.stdout.write(visible(data.decode("utf-8", "replace")))
+    if json:
+        as_json({"revision": revision, "path": path, "text": data.decode("utf-8", "replace")})
+    elif sys.stdout.isatty():
+        page = Page(ctx.obj.environment)
+        page.write(visible(data.decode("utf-8", "replace")))
+        page.show(no_pager)
     else:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -78,33 +123,105 @@ def show(
 @app.command()
 def diff(
     ctx: typer.Context,
-    old: Annotated[str | None, typer.Argument(metavar="[A]", help="A revision; without it: HEAD.")] = None,
+    old: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[A | A..B]", autocompletion=complete_revisions, help="A revision; without it: HEAD."
+        ),
+    ] = None,
     new: Annotated[
-        str | None, typer.Argument(metavar="[B]", help="Another; without it: the work tree.")
+        str | None,
+        typer.Argument(
+            metavar="[B]", autocompletion=complete_revisions, help="Another; without it: the work tree."
+        ),
     ] = None,
     agent: Agent = None,
     json: Json = False,
+    no_pager: NoPager = False,
 ) -> None:
     """The uncommitted edits of the work tree, or what changed between two revisions."""
     from letta_code.memory import repository_history
 
     _, repository = opened(ctx, agent)
+    if old is not None and ".." in old:
+        if new is not None or "..." in old:
+            raise UsageError(f"two revisions, please, not {label(old)}", "letta memory diff A..B")
+        old, _, new = (part or "HEAD" for part in old.partition(".."))
     before = repository.resolve(old) if old else repository.head()
     after = repository.resolve(new) if new else None
     patch = repository_history.diff(repository, before, after)
     if json:
         as_json({"from": before, "to": after, "diff": patch})
-    else:
-        sys.stdout.write(visible(patch))
+        return
+    page = Page(ctx.obj.environment)
+    page.write_diff(patch)
+    page.show(no_pager)
 
 
-def _commit(commit: MemoryCommit) -> dict[str, object]:
+def commit_as_dict(commit: MemoryCommit) -> dict[str, object]:
+    """A commit as the listings print it in JSON."""
     return {
         "revision": commit.revision,
         "parent": commit.parent,
         "when": commit.when,
         "author": {"name": commit.author_name, "email": commit.author_email},
         "reason": commit.reason,
+        "source": commit.trailers.get("Letta-Source", ""),
+        "conversation": commit.trailers.get("Letta-Conversation", ""),
         "paths": list(commit.paths),
         "trailers": dict(commit.trailers),
     }
+
+
+def headline(page: Page, commit: MemoryCommit) -> str:
+    """A commit in one line: id, time, author, and where the knowledge came from."""
+    origin = [commit.trailers.get(f"Letta-{name}", "") for name in ("Source", "Conversation")]
+    known = ", ".join(label(part) for part in origin if part)
+    who = f"{local_time(commit.when)}  {label(commit.author_name)}"
+    return f"{page.paint(commit.revision[:10], 'yellow')}  {who}{f' ({known})' if known else ''}"
+
+
+def write_commit(page: Page, commit: MemoryCommit) -> None:
+    """A commit with the first line of its reason and its paths."""
+    page.write(f"{headline(page, commit)}\n")
+    page.write(f"{_INDENT}{page.paint(label(first_line(commit)), 'bold')}\n")
+    for changed in commit.paths:
+        page.write(f"{_INDENT}  {label(changed)}\n")
+
+
+def first_line(commit: MemoryCommit) -> str:
+    """The reason in one line; a person's commit may have none."""
+    return commit.reason.splitlines()[0] if commit.reason else ""
+
+
+def _show_commit(
+    ctx: typer.Context, repository: MemoryRepository, commit: MemoryCommit, json: bool, no_pager: bool
+) -> None:
+    from letta_code.memory.repository_history import diff_of
+
+    patch = diff_of(repository, commit.revision)
+    if json:
+        as_json({**commit_as_dict(commit), "diff": patch})
+        return
+    page = Page(ctx.obj.environment)
+    facts = [
+        ("commit", commit.revision),
+        ("author", f"{commit.author_name} <{commit.author_email}>"),
+        ("when", commit.when),
+        *((key.removeprefix("Letta-").lower(), value) for key, value in commit.trailers.items()),
+    ]
+    for key, value in facts:
+        shown = local_time(value) if key == "when" else label(value)
+        page.write(f"{key:13} {page.paint(shown, 'yellow') if key == 'commit' else shown}\n")
+    page.write("\n")
+    for line in visible(commit.reason).splitlines():
+        page.write(f"{_INDENT}{line}\n")
+    page.write("\n")
+    page.write_diff(patch)
+    page.show(no_pager)
+
+
+def _ever(repository: MemoryRepository, given: str) -> bool:
+    from letta_code.memory.repository_history import log
+
+    return any(log(repository, 1, name or None) for name in candidates(repository, given))
