@@ -260,7 +260,8 @@ class CommitEngine:
     def _next_index(self, changes: Mapping[str, Change]) -> Path:
         """The index after the commit, as a file beside the present one."""
         current, target = self._git_dir / "index", self._git_dir / _NEXT
-        target.unlink(missing_ok=True)
+        for left in (target, target.with_name(f"{_NEXT}.lock")):
+            left.unlink(missing_ok=True)
         if current.exists():
             target.write_bytes(current.read_bytes())
         index = pygit2.Index(str(target))
@@ -355,14 +356,16 @@ class CommitEngine:
                 return  # the next commit tries again, and says what is in the way
 
     def _heal(self, head: pygit2.Oid) -> None:
-        target = self._git_dir / _NEXT
-        # The dead process may have held the branch's lock too; nobody else has it, since we hold the others.
-        (self._git_dir / f"{self._git.head.name}.lock").unlink(missing_ok=True)
-        target.unlink()
-        index = pygit2.Index(str(target))
+        """Repair what a dead process of ours left. We hold the other locks, so nobody alive has these; the
+        sign that there is something to repair goes last."""
+        made = self._git_dir / "index.healed"
+        for name in (made.name, f"{made.name}.lock", f"{self._git.head.name}.lock"):
+            (self._git_dir / name).unlink(missing_ok=True)
+        index = pygit2.Index(str(made))
         index.read_tree(cast("pygit2.Tree", self._git[self.snapshot(head).root]))
         index.write()
-        os.replace(target, self._git_dir / "index")
+        os.replace(made, self._git_dir / "index")
+        (self._git_dir / _NEXT).unlink()
 
     @contextmanager
     def _index_lock(self) -> Iterator[None]:

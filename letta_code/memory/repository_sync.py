@@ -89,7 +89,7 @@ def sync(
     sent = 0
     for attempt in range(_ATTEMPTS):
         heads = transport.heads()
-        there = heads.branch(branch(repository))
+        there = _branch_there(repository, heads)
         tip = _fetched(repository, transport, heads, there)
         if tip is not None:
             start = repository.head()
@@ -132,18 +132,31 @@ def _added(first: _Joined, then: _Joined) -> _Joined:
     )
 
 
+def _branch_there(repository: MemoryRepository, heads: RemoteHeads) -> str:
+    """The remote's branch to sync with: the one with our name, else its default, when there are others."""
+    ours = branch(repository)
+    if ours in heads.branches or not heads.branches:
+        return ours
+    names = ", ".join(sorted(heads.branches)[:5])
+    if heads.default not in heads.branches:
+        raise MemoryStoreError(
+            f"the remote has no branch {ours} and no default branch, only {names}",
+            "is it the right repository? `letta memory remote show` shows the address",
+        )
+    if target(repository, f"refs/heads/{heads.default}") is not None:
+        raise MemoryStoreError(
+            f"memory is on the branch {ours}, which the remote has not; it has {names}",
+            f"in the memory folder: git switch {heads.default}; or, once: git push origin {ours}",
+        )
+    return heads.default
+
+
 def _fetched(
     repository: MemoryRepository, transport: Transport, heads: RemoteHeads, branch: str
 ) -> str | None:
     """The remote's commit, which is here now; None when the branch does not exist there."""
     tip = heads.branches.get(branch)
     if tip is None:
-        if heads.branches:
-            names = ", ".join(sorted(heads.branches)[:5])
-            raise MemoryStoreError(
-                f"the remote has no branch {branch} and no default branch, only {names}",
-                "is it the right repository? `letta memory remote show` shows the address",
-            )
         return None
     if tip in (repository.head(), target(repository, SYNCED), target(repository, FETCHED)):
         return tip

@@ -98,10 +98,6 @@ class RemoteHeads:
     branches: Mapping[str, str]
     default: str
 
-    def branch(self, ours: str) -> str:
-        """The branch to sync with: the one with our name, else the remote's default, else ours."""
-        return ours if ours in self.branches or self.default not in self.branches else self.default
-
 
 def checked_url(given: str, folder: Path, allow_secret: bool = False) -> str:
     """`given` as it may be stored; a path becomes absolute (relative ones start at `folder`).

@@ -423,6 +423,30 @@ def test_a_remote_whose_branch_has_another_name(tmp_path: Path) -> None:
     assert branches.stdout.split() == ["refs/heads/master"]
 
 
+def test_a_side_branch_is_not_sent_as_main(two: tuple[Machine, Machine]) -> None:
+    desk, _ = two
+    desk.git("switch", "-q", "-c", "idea")
+    desk.create("idea.md", "x\n")
+    with pytest.raises(MemoryStoreError, match="on the branch idea") as refused:
+        desk.sync()
+    assert "git switch main" in refused.value.hint
+    desk.git("push", "-q", "origin", "idea")
+    assert desk.sync().outcome == "up-to-date"
+
+
+def test_a_secret_that_came_is_told_and_masked(two: tuple[Machine, Machine]) -> None:
+    desk, laptop = two
+    key = "AKIA" + "Q3EGRIZN7YHTBMWX"
+    (desk.memory.worktree / "keys.md").write_text(f"aws_access_key_id = {key}\n")
+    desk.git("add", "-A")
+    desk.git("commit", "-q", "--no-verify", "-m", "By hand")
+    desk.sync()
+    (problem,) = laptop.sync().problems
+    assert "keys.md" in problem
+    assert key not in problem
+    assert laptop.memory.head() == desk.memory.head()
+
+
 def together(*works: Callable[[], None]) -> None:
     """Run all at once; what fails fails here."""
     with ThreadPoolExecutor(len(works)) as pool:
