@@ -30,13 +30,13 @@ from letta_code.memory.snapshot import MemorySnapshot, Problem
 COMMITS = 500
 """Commits that the page shows."""
 
-TEXT = 6_000_000
+TEXT = 3_000_000
 """Characters of all files that the page holds; those of `system/` come first."""
 
-MARKDOWN, MARKDOWN_FILE = 600_000, 60_000
+MARKDOWN, MARKDOWN_FILE = 300_000, 60_000
 """Characters that are shown as formatted Markdown: of all files, of one. The rest is shown as it is."""
 
-DIFFS, DIFF_LINES, DIFF_PATHS = 3_000_000, 400, 100
+DIFFS, DIFF_LINES, DIFF_PATHS = 2_000_000, 400, 100
 """Characters of all diffs, lines of one commit's, and paths a commit may change to be shown with one."""
 
 Where = Literal["always", "listed", "hidden", "skill"]
@@ -48,9 +48,9 @@ _ORDER = {"always": 0, "hidden": 1, "skill": 2, "listed": 3}
 @dataclass(frozen=True, slots=True)
 class PageFile:
     """One file. `where` it reaches the model: in the prompt always, listed by name there, as a skill, not at
-    all. `share` is its part of `system/` (0 to 1), `text` the whole file (None: left out, or no text),
-    `formatted` the part that is shown as Markdown. `commits` are positions in the page's history, newest
-    first; `facts` the front matter but its description, which is read by people."""
+    all. `share` is its part of `system/` (0 to 1), `text` the whole file (None: it is no text, or was left
+    out for its size: `left_out`), `formatted` the part that is shown as Markdown. `facts` are the front
+    matter but its description, `commits` positions in the page's history, newest first."""
 
     number: int
     path: str
@@ -63,6 +63,7 @@ class PageFile:
     problem: str
     text: str | None
     formatted: str | None
+    left_out: bool
     commits: tuple[int, ...]
     unreviewed: int
 
@@ -130,7 +131,9 @@ def collect(repository: MemoryRepository, about: About) -> Page:
     return Page(
         agent=plain(about.agent),
         revision=snapshot.revision,
-        when=_local(commits[0].when),
+        when=_local(
+            next((one.when for one in commits if one.revision == snapshot.revision), commits[0].when)
+        ),
         window=about.window,
         budget=about.budget,
         tokens=measure(snapshot).total,
@@ -192,29 +195,31 @@ def _files(
     room, files = _Room(), []
     for number, one in enumerate(sorted(read, key=lambda one: (_ORDER[one.where], one.path)), 1):
         text, formatted = one.shown(room)
+        left_out = one.readable and text is None
         files.append(
             PageFile(
                 number=number,
                 path=plain(one.path).replace("\n", "\\n").replace("\t", "\\t"),
                 where=one.where,
                 size=len(one.data),
-                tokens=tokens.get(one.path, one.tokens),
+                tokens=tokens.get(one.path) or one.tokens(text),
                 share=tokens.get(one.path, 0) / total,
-                description=plain(one.block.description) if one.block is not None else "",
-                facts=_facts(one.block),
+                description=plain(one.block.description) if one.block is not None and not left_out else "",
+                facts=() if left_out else _facts(one.block) if one.readable else (("content", "not text"),),
                 problem=plain(one.problem or problems.get(one.path, "")),
                 text=text,
                 formatted=formatted,
+                left_out=left_out,
                 commits=tuple(changed.get(one.path, ())),
                 unreviewed=doubted.get(one.path, 0),
             )
         )
     _say_what_is_missing(files, notes)
-    return tuple(sorted(files, key=lambda file: file.path))
+    return tuple(sorted(files, key=lambda file: (not file.path.startswith("system/"), file.path)))
 
 
 def _say_what_is_missing(files: Iterable[PageFile], notes: list[str]) -> None:
-    missing = sum(file.text is None and not file.problem for file in files)
+    missing = sum(file.left_out for file in files)
     bare = sum(
         file.text is not None and file.formatted is None and file.path.endswith(".md") and not file.problem
         for file in files
@@ -233,32 +238,38 @@ class _Reading:
         self.data = snapshot.objects.blob(blob)
         self.block: Block | None = None
         self.problem = ""
-        self._text: str | None = None
-        try:
-            if path.endswith(".md"):
+        self._text = _text(path, self.data)
+        if path.endswith(".md"):
+            try:
                 self.block = snapshot.objects.block(path, blob)
-            self._text = self.data.decode("utf-8")
-        except MemoryEditError as error:
-            self.problem = error.message.removeprefix(f"{path}: ")
-        except UnicodeDecodeError:
-            self.problem = "is not text"
+            except MemoryEditError as error:
+                self.problem = error.message.removeprefix(f"{path}: ")
         self.where = _where(path, path in tokens)
-        self.tokens = estimated_tokens(self._text or "")
+
+    @property
+    def readable(self) -> bool:
+        """Whether it is text."""
+        return self._text is not None
+
+    def tokens(self, shown: str | None) -> int:
+        """About how many tokens it has; for a text that is not shown, by its size: that is quicker."""
+        return estimated_tokens(shown) if shown is not None else len(self._text or "") // 4
 
     def shown(self, room: _Room) -> tuple[str | None, str | None]:
         """The whole text, and the part to format, as far as there is room."""
-        text = self._text if self._text is not None else self._damaged()
-        if text is None or not room.holds(len(text)):
+        if self._text is None or not room.holds(len(self._text)):
             return None, None
         body = self.block.body if self.block is not None else ""
         formatted = plain(body) if self.block is not None and room.formats(len(body)) else None
-        return plain(text), formatted
+        return plain(self._text), formatted
 
-    def _damaged(self) -> str | None:
-        """The text of a file that has broken front matter or a few odd bytes."""
-        if not self.path.endswith(".md") or b"\0" in self.data:
-            return None
-        return self.data.decode("utf-8", "replace")
+
+def _text(path: str, data: bytes) -> str | None:
+    """The text of a file; of a Markdown file with a few odd bytes too."""
+    try:
+        return None if b"\0" in data else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace") if path.endswith(".md") else None
 
 
 def _where(path: str, in_prompt: bool) -> Where:

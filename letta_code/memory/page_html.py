@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 
+from markupsafe import Markup, escape
+
 from letta_code.memory.page import Page, PageFile
 from letta_code.memory.page_markdown import formatted
 
@@ -40,14 +42,13 @@ class Folder:
 def page_html(page: Page) -> str:
     """The page. It has no address of any other thing in it, and a content policy that allows none."""
     from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
 
     style, script = _resource("page.css"), _resource("page.js")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"size": _size, "count": _count, "percent": _percent}
-    shown = tuple(file for file in page.files if file.text is not None or file.problem)
+    environment.filters |= {"size": _size, "count": _count, "percent": _percent, "words": _words}
+    shown = tuple(file for file in page.files if not file.left_out)
     anchors = {file.path: file.number for file in shown}
     template = environment.from_string(_resource("page.html.j2"))
     return template.render(
@@ -101,4 +102,14 @@ def _count(number: int) -> str:
 
 
 def _percent(share: float) -> str:
+    if 0 < share < 0.001:
+        return "under 0.1 %"
     return f"{100 * share:.1f} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+
+
+def _words(text: str) -> Markup:
+    """`text` whose parts in backquotes are code."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(text.split("`"))
+    )

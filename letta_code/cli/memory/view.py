@@ -72,9 +72,9 @@ def _html(place: Place, state: AgentState, repository: MemoryRepository) -> byte
     held, drafts = sum(item.held for item in waiting), len(repository.status())
     notes = []
     if drafts:
-        notes.append(f"{drafts:,} uncommitted edits are not shown: `letta memory status` lists them.")
+        notes.append(f"Not shown: {drafts:,} uncommitted. `letta memory status` lists them.")
     if held:
-        notes.append(f"{held:,} memories wait outside of memory: `letta memory review` shows them.")
+        notes.append(f"Not in memory until you confirm: {held:,}. `letta memory review` shows them.")
     about = About(
         agent=state.name,
         window=_window(place, state),
