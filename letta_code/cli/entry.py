@@ -18,7 +18,7 @@ from letta_code.errors import EXIT_INTERRUPTED, EXIT_USAGE, LettaError
 def run(words: Sequence[str]) -> int:
     """Run `letta` with `words`. What a person can fix is said in one line and a hint on stderr; a bug is
     recorded in the log file and said in one line (by the interpreter's hook, exit code 1)."""
-    sys.excepthook = _bug
+    sys.excepthook = report_bug
     logging.basicConfig(handlers=[LogFile(logging.WARNING)])
     _never_refuse_a_character()
     try:
@@ -53,6 +53,11 @@ def _invoke(words: Sequence[str]) -> int:
         return EXIT_USAGE
     except typer.Abort:
         return EXIT_INTERRUPTED
+    except SystemExit as end:
+        # Typer ends a command whose reader has gone with exit code 1; that is no failure.
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
+        raise
 
 
 def _never_refuse_a_character() -> None:
@@ -61,7 +66,8 @@ def _never_refuse_a_character() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Record an error that nobody expected, and say so in one line: an interpreter's `excepthook`."""
     try:
         where = f"; the details are in {record_bug(error)}"
     except (LettaError, OSError):
