@@ -16,7 +16,7 @@ from typing import Literal
 
 import pygit2
 
-from letta_code.errors import MemoryEditError, MemoryRemoteError, MemoryStoreError
+from letta_code.errors import MemoryConflict, MemoryEditError, MemoryRemoteError, MemoryStoreError
 from letta_code.memory.history import Author, Provenance, commit_message
 from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.repository_commit import SnapshotFiles
@@ -93,7 +93,10 @@ def sync(
         tip = _fetched(repository, transport, heads, there)
         if tip is not None:
             start = repository.head()
-            joined = _added(joined, _join(repository, tip, author, agent, keep, adopt))
+            try:
+                joined = _added(joined, _join(repository, tip, author, agent, keep, adopt))
+            except MemoryConflict:
+                continue  # a plain Git command moved HEAD meanwhile
             if joined.conflicts:
                 return SyncReport("conflict", repository.head(), conflicts=joined.conflicts)
             received += _count(repository, tip, start)
@@ -208,7 +211,6 @@ def _join(
             return _Joined(conflicts=merged.conflicts)
         theirs = repository.engine.snapshot(remote)
         problems = _checked(repository, now, theirs, merged.changes, merging=True)
-        _refuse_drafts(repository, merged.changes)
         tree = _tree(repository, now, merged.changes)
         words = _words(repository, now.revision, tip, keep, merged.settled)
         repository.engine.land(now, tree, commit_message(words, Provenance(agent=agent)), author, tip)
@@ -283,7 +285,6 @@ def _move(repository: MemoryRepository, now: MemorySnapshot, tip: str) -> tuple[
         mode = 0 if entry is not None and entry.kind != "file" else 1
         changes[path] = (entry.id, mode) if entry is not None else None
     problems = _checked(repository, now, theirs, changes, merging=False)
-    _refuse_drafts(repository, changes)
     repository.engine.fast_forward(now, tip)
     return problems
 
@@ -348,27 +349,6 @@ def _unsafe(theirs: MemorySnapshot, path: str) -> Iterator[str]:
         checked_path(path)
     except MemoryEditError as error:
         yield error.message
-
-
-def _refuse_drafts(repository: MemoryRepository, changes: Mapping[str, Change]) -> None:
-    """Name all drafts that are in the way, not the first alone."""
-    blocked = []
-    for draft in repository.engine.drafts():
-        if draft.path not in changes:
-            continue
-        wanted = _id(changes[draft.path])
-        file = repository.worktree / draft.path
-        if draft.state == "deleted":
-            same = wanted is None
-        else:
-            same = file.is_file() and wanted == str(pygit2.hash(file.read_bytes()))
-        if not same:
-            blocked.append(draft.path)
-    if blocked:
-        raise MemoryEditError(
-            "the sync would change files that have an uncommitted draft: " + ", ".join(blocked),
-            'letta memory commit -m "…" commits the drafts, `git restore PATH` there drops one',
-        )
 
 
 def _count(repository: MemoryRepository, of: str, without: str | None) -> int:
