@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from letta_code.cli.show import label
@@ -25,6 +26,7 @@ _SCISSORS = "# ------------------------ >8 ------------------------"
 def main(words: Sequence[str]) -> int:
     """`staged REPOSITORY` or `message REPOSITORY FILE`: 0 when the commit may be made, else 1 and what is
     wrong on stderr."""
+    sys.excepthook = _bug
     try:
         if words[0] == "message":
             return refuse(problems_of_message(Path(words[2])))
@@ -35,6 +37,12 @@ def main(words: Sequence[str]) -> int:
     except LettaError as error:
         sys.stderr.write(f"letta: {error.message}\n       {error.hint}\n")
         return EXIT_FAILED
+
+
+def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    from letta_code.cli.entry import report_bug
+
+    report_bug(kind, error, trace)
 
 
 def problems_of_staged(memory: MemoryRepository, environment: Mapping[str, str]) -> tuple[Problem, ...]:

@@ -94,7 +94,7 @@ def _state(repository: MemoryRepository) -> Iterator[str]:
         )
     elif not _hooks_are_used(repository):
         yield (
-            "plain `git commit` is not checked: core.hooksPath leads elsewhere; run "
+            "plain `git commit` may not be checked: core.hooksPath does not lead to letta's hooks; run "
             f"git --git-dir {repository.git_dir} config core.hooksPath {repository.git_dir / 'hooks'}"
         )
 
@@ -102,6 +102,6 @@ def _state(repository: MemoryRepository) -> Iterator[str]:
 def _hooks_are_used(repository: MemoryRepository) -> bool:
     config = repository.git.config
     if "core.hooksPath" not in config:
-        return True
+        return False  # then what the person set for all repositories would hold
     folder = repository.worktree / str(config["core.hooksPath"])
     return folder.resolve() == (repository.git_dir / "hooks").resolve()
