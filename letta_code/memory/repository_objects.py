@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Literal, cast
@@ -31,6 +32,24 @@ _EXECUTABLE = int(FileMode.BLOB_EXECUTABLE)
 
 _BACK = 1000
 """Commits that are looked through for the last readable version of a file."""
+
+
+MANY = 64
+"""From this many files on, one flush of the whole disk is cheaper than one for each file."""
+
+
+@contextmanager
+def written_together(count: int) -> Iterator[None]:
+    """Write objects without waiting for the disk after each one, when there are many. Whoever then moves a
+    ref to them calls `os.sync` before."""
+    if count < MANY:
+        yield
+        return
+    pygit2.option(Option.ENABLE_FSYNC_GITDIR, False)
+    try:
+        yield
+    finally:
+        pygit2.option(Option.ENABLE_FSYNC_GITDIR, True)
 
 
 class GitObjects:

@@ -6,6 +6,7 @@ needed, so that a large memory costs nothing until it is looked at.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -143,10 +144,11 @@ class MemorySnapshot:
         for part in path.split("/"):
             if entry.kind != "folder":
                 return None
-            found = next((e for e in self.objects.folder(entry.id) if e.name == part), None)
-            if found is None:
+            names = self.objects.folder(entry.id)
+            at = bisect_left(names, part, key=_name)
+            if at == len(names) or names[at].name != part:
                 return None
-            entry = found
+            entry = names[at]
         return entry
 
     def read(self, path: str) -> bytes:
@@ -169,6 +171,29 @@ class MemorySnapshot:
                 yield prefix + entry.name, entry
 
 
+class SnapshotFiles(Mapping[str, bytes]):
+    """The files of a snapshot; each is read when asked for."""
+
+    def __init__(self, snapshot: MemorySnapshot) -> None:
+        self._snapshot = snapshot
+
+    def __getitem__(self, path: str) -> bytes:
+        entry = self._snapshot.find(path)
+        if entry is None or entry.kind != "file":
+            raise KeyError(path)
+        return self._snapshot.objects.blob(entry.id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._snapshot.entries)
+
+    def __len__(self) -> int:
+        return len(self._snapshot.entries)
+
+    def __contains__(self, path: object) -> bool:
+        entry = self._snapshot.find(path) if isinstance(path, str) else None
+        return entry is not None and entry.kind == "file"
+
+
 def changed_paths(objects: Objects, old: str | None, new: str | None, prefix: str = "") -> list[str]:
     """Paths whose content differs between two trees (ids; None is empty); equal folders are not opened."""
     before = {entry.name: entry for entry in objects.folder(old)} if old else {}
@@ -184,6 +209,10 @@ def changed_paths(objects: Objects, old: str | None, new: str | None, prefix: st
         if any(e is not None and e.kind != "folder" for e in (was, now)):
             changed.append(prefix + name)
     return changed
+
+
+def _name(entry: Entry) -> str:
+    return entry.name
 
 
 def _unreadable(path: str, entry: Entry) -> str | None:

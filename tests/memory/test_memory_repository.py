@@ -276,17 +276,6 @@ def test_e13_a_stale_index_lock_is_named_and_left_alone(repository: MemoryReposi
     assert not lock.exists()
 
 
-def test_what_a_killed_process_of_ours_left_is_cleared(repository: MemoryRepository, git: Git) -> None:
-    index = (repository.git_dir / "index").read_bytes()
-    repository.commit(Replace("system/human", "tea", "cake"), "1", AGENT)
-    # The state after a kill between HEAD and the index: both locks' files, the old index, the next one.
-    (repository.git_dir / "index").write_bytes(index)
-    (repository.git_dir / "index.next").write_bytes(b"DIRC half")
-    (repository.git_dir / "index.lock").write_bytes(b"letta-code\n")
-    MemoryRepository.open(repository.git_dir, index_wait=0.05)
-    assert git("status", "--porcelain") == ""
-
-
 def test_an_unfinished_merge_or_detached_head_refuses_commits(repository: MemoryRepository, git: Git) -> None:
     git("checkout", "-q", "--detach")
     with pytest.raises(MemoryStoreError, match="detached"):

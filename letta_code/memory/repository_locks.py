@@ -1,0 +1,120 @@
+"""Who may write now: Git's own locks, as a person's Git commands see and respect them, and the states of a
+repository in which nobody should.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pygit2
+from pygit2.enums import RepositoryState
+
+from letta_code.errors import MemoryStoreError
+
+_OURS = b"letta-code\n"
+_UNFINISHED = {
+    RepositoryState.MERGE: ("merge", "git merge --abort", "git commit"),
+    RepositoryState.REVERT: ("revert", "git revert --abort", "git revert --continue"),
+    RepositoryState.REVERT_SEQUENCE: ("revert", "git revert --abort", "git revert --continue"),
+    RepositoryState.CHERRYPICK: ("cherry-pick", "git cherry-pick --abort", "git cherry-pick --continue"),
+    RepositoryState.CHERRYPICK_SEQUENCE: (
+        "cherry-pick",
+        "git cherry-pick --abort",
+        "git cherry-pick --continue",
+    ),
+    RepositoryState.BISECT: ("bisect", "git bisect reset", ""),
+    RepositoryState.APPLY_MAILBOX: ("git am", "git am --abort", "git am --continue"),
+}
+_REBASE = ("rebase", "git rebase --abort", "git rebase --continue")
+
+
+def refuse_unfinished(git: pygit2.Repository, worktree: Path) -> None:
+    """Refuse to write into the middle of a person's work, or to no branch.
+
+    Raises:
+        MemoryStoreError: with the commands that end it.
+    """
+    state = git.state()
+    if state != RepositoryState.NONE:
+        what, abort, go_on = _UNFINISHED.get(RepositoryState(state), _REBASE)
+        finish = f", or finish it with `{go_on}`" if go_on else ""
+        raise MemoryStoreError(
+            f"a {what} is unfinished in the memory folder; memory stays at its last commit",
+            f"in {worktree}: end it with `{abort}`{finish}",
+        )
+    if git.head_is_detached:
+        raise MemoryStoreError(
+            "memory's HEAD is detached: a commit would be on no branch",
+            f"in {worktree}: `git switch main` goes back; to keep the commits that you made since, "
+            "`git switch -c NAME` first",
+        )
+
+
+@contextmanager
+def index_lock(git_dir: Path, wait: float) -> Iterator[None]:
+    """Hold `index.lock`, which Git commands take too; the caller holds `letta.lock`. Waits `wait` seconds.
+
+    Raises:
+        MemoryStoreError: another program's lock stays (it is named, with its age, and left alone).
+        MemoryStoreError: the disk refuses it.
+    """
+    file = git_dir / "index.lock"
+    until = time.monotonic() + wait
+    while True:
+        try:
+            handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            os.write(handle, _OURS)
+            os.close(handle)
+            break
+        except FileExistsError:
+            if is_ours(git_dir):
+                file.unlink(missing_ok=True)  # we hold `letta.lock`, so whoever made it is dead
+                continue
+            if time.monotonic() > until:
+                raise lock_stays(file) from None
+            time.sleep(0.005)
+        except OSError as error:
+            raise cannot_write(error) from error
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def is_ours(git_dir: Path) -> bool:
+    """Whether there is an `index.lock` that a process of ours made."""
+    try:
+        return (git_dir / "index.lock").read_bytes() == _OURS
+    except OSError:
+        return False
+
+
+def lock_stays(file: Path) -> MemoryStoreError:
+    """What to say of a lock file that nobody takes away."""
+    try:
+        age = f", made {_span(time.time() - file.stat().st_mtime)} ago"
+    except FileNotFoundError:
+        age = ""
+    return MemoryStoreError(
+        f"memory is locked by {file}{age}",
+        "if no git command runs in the memory folder, it is left over: delete that file and try again",
+    )
+
+
+def cannot_write(error: Exception) -> MemoryStoreError:
+    """What to say when the disk refuses."""
+    return MemoryStoreError(
+        f"cannot write to memory: {error}", "check the disk's free space and the owner of the folder"
+    )
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{max(0, int(seconds))} seconds"
