@@ -278,6 +278,7 @@ class Workbench:
                 agent.id,
                 project=project.slug,
                 holds=holds,
+                agents_tools=(*agent.tools, *_trained_on(model)),
             ),
             policy=Policy(_mode(options.permission_mode or permissions.mode), rules, workspace, holds),
             workspace=workspace,
@@ -309,6 +310,11 @@ class Workbench:
             base = f"{base.rstrip()}\n\n{self._options.append_system_prompt}\n"
         store.save_base_prompt(agent.key, base)
         return base
+
+
+def _trained_on(model: Model) -> tuple[str, ...]:
+    """Tools that only models of this make know from their training."""
+    return ("memory_apply_patch",) if "codex" in model.info.handle else ()
 
 
 def _last_model(conversation: Conversation | None) -> str | None:

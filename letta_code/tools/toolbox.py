@@ -50,9 +50,11 @@ def build_toolbox(
     *,
     project: str = "",
     holds: bool = False,
+    agents_tools: Sequence[str] = (),
 ) -> Toolbox:
     """The tools for one session: all, or those named in `allowed`, without those in `disallowed`.
-    `project` and `holds` are for `MemoryWriter`.
+    `project` and `holds` are for `MemoryWriter`. `agents_tools` names tools that are offered only to agents
+    that have them: those of an agent imported from Letta, and `memory_apply_patch`.
 
     Raises:
         UsageError: a name is not a tool's.
@@ -60,6 +62,8 @@ def build_toolbox(
     from letta_code.tools.edit import Edit, MultiEdit
     from letta_code.tools.files import Read, Write
     from letta_code.tools.memory import MemoryTool
+    from letta_code.tools.memory_classic import CLASSIC
+    from letta_code.tools.memory_patch import MemoryPatchTool
     from letta_code.tools.memory_writing import MemoryWriter
     from letta_code.tools.search import LS, Glob, Grep
     from letta_code.tools.seen import SeenFiles
@@ -68,6 +72,7 @@ def build_toolbox(
 
     seen = SeenFiles()
     shells = ShellPool(workspace)
+    writer = MemoryWriter(repository, author, agent_id, project, holds)
     tools: tuple[Tool[Any], ...] = (
         Read(workspace, seen),
         Write(workspace, seen),
@@ -80,7 +85,8 @@ def build_toolbox(
         BashOutput(shells),
         KillShell(shells),
         TodoWrite(),
-        MemoryTool(MemoryWriter(repository, author, agent_id, project, holds)),
+        MemoryTool(writer),
+        *(kind(writer) for kind in (MemoryPatchTool, *CLASSIC) if kind.name in agents_tools),
     )
     known = {tool.name for tool in tools}
     for name in (*(allowed or ()), *disallowed):
