@@ -6,14 +6,17 @@ again when it changed, and pressure and drafts once more after a while if they s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from letta_code.agent.claims import stale_claims
 from letta_code.agent.projects import Project
 from letta_code.core.messages import Message, Text
 from letta_code.core.text import one_line
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.budget import Budget, measure, pressure
 from letta_code.memory.overview import marker, overview_of
+from letta_code.memory.render import escaped
 from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.scope import overview_path, project_folder
 from letta_code.memory.snapshot import MemorySnapshot
@@ -84,7 +87,19 @@ class MemoryNotes:
             return f"{overview_path(self.project.slug)} is gone from memory or empty now."
         if not before and _has(messages, marker(overview.path, overview.blob)):
             return ""  # the conversation is gone on with
-        return overview.text
+        doubts = stale_claims(overview.body, self.project.root, self._written(overview.path))
+        if not doubts:
+            return overview.text
+        return (
+            f"{overview.text}\nVerify before you rely on it: {escaped('; '.join(doubts), 'system-reminder')}."
+        )
+
+    def _written(self, path: str) -> float:
+        """When the memory file in the work tree was last written; reading does not change that."""
+        try:
+            return (self._repository.worktree / path).stat().st_mtime
+        except OSError:
+            return math.inf
 
     def _pressure(self, snapshot: MemorySnapshot, window: int) -> str:
         lines = pressure(self.budget(snapshot), window, self.share)
@@ -111,7 +126,7 @@ class MemoryNotes:
         if text == before and (not text or self._turn - turn < _AGAIN):
             return ""
         self._told[name] = text, self._turn
-        return text or over
+        return escaped(text or over, "system-reminder")
 
 
 def _has(messages: Sequence[Message], words: str) -> bool:

@@ -31,7 +31,7 @@ _SCP = re.compile(r"(?:[^/@]*@)?(\[[^\]/]+\]|[^/:\[\]]+):(.*)\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A project: `root` is the folder people call by its name, `place` the folder that identifies it (the
+    """A project: `root` is the work tree that was found, `place` the folder that identifies it (the
     same for all worktrees of a repository), `remote` the normalised address, "" without one. All real
     paths."""
 
@@ -54,7 +54,7 @@ def find_project(folder: Path, home: Path | None = None) -> Found | None:
         if (git := _git_folder(root)) is not None:
             common = _common(git)
             place = common.parent if common.name == ".git" else common
-            return Found(place if git != common else root, place, _remote(common, root))
+            return Found(root, place, _remote(common, root))
     return None if real in no_project else Found(real, real)
 
 

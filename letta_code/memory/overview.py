@@ -18,17 +18,18 @@ _TAG = "project_memory"
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """An overview: where it is, the blob it was read from, and its text for the model."""
+    """An overview: where it is, the blob it was read from, its bounded body, and its text for the model."""
 
     path: str
     blob: str
+    body: str
     text: str
 
 
 def overview_of(snapshot: MemorySnapshot, slug: str) -> Overview | None:
     """The overview of the project `slug`; None when it has none or is empty.
 
-    One that cannot be read is told as such. `marker` is in the text, and in no other.
+    One that cannot be read is told as such. The text's first line is `marker`.
     """
     path = overview_path(slug)
     entry = snapshot.find(path)
@@ -47,7 +48,7 @@ def overview_of(snapshot: MemorySnapshot, slug: str) -> Overview | None:
         "What you know of this project, as it was when it was written:\n"
         f"{escaped(body, _TAG, 'system-reminder')}\n</{_TAG}>"
     )
-    return Overview(path, entry.id, text)
+    return Overview(path, entry.id, body, text)
 
 
 def marker(path: str, blob: str) -> str:

@@ -15,9 +15,9 @@ to work and be answered, tools they prefer, what they corrected me on. Replace t
 """
 
 _PROJECT = """\
-Nothing is known yet. One line per project: its path, what it is, and the file that has the rest, such as
-`projects/<name>/overview.md` (build, test and lint commands, conventions, decisions with reasons, traps).
-Replace this text with the first entry.
+Nothing is known yet. One line per project: its name and its folder, `projects/<slug>/`, and nothing that only
+concerns that project: the folder's `overview.md` opens every conversation there. Replace this text with the
+first entry.
 """
 
 
