@@ -8,8 +8,10 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.resources import files
 
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from letta_code.memory.page import Page, PageFile
@@ -41,17 +43,10 @@ class Folder:
 
 def page_html(page: Page) -> str:
     """The page. It has no address of any other thing in it, and a content policy that allows none."""
-    from jinja2 import Environment, StrictUndefined
-
     style, script = _resource("page.css"), _resource("page.js")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"size": _size, "count": _count, "percent": _percent, "words": _words}
     shown = tuple(file for file in page.files if not file.left_out)
     anchors = {file.path: file.number for file in shown}
-    template = environment.from_string(_resource("page.html.j2"))
-    return template.render(
+    return _template().render(
         page=page,
         tree=tree(page.files),
         shown=shown,
@@ -80,6 +75,15 @@ def tree(paths: Sequence[PageFile]) -> Folder:
             node.share += file.share
         node.files.append((name, file))
     return root
+
+
+@lru_cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"size": _size, "count": _count, "percent": _percent, "words": _words}
+    return environment.from_string(_resource("page.html.j2"))
 
 
 def _resource(name: str) -> str:

@@ -274,7 +274,7 @@ PAYLOADS = words(
 MARKUP = st.lists(st.sampled_from(sorted(PAYLOADS)) | st.text(max_size=8), max_size=20).map("".join)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=MARKUP, reason=MARKUP, glue=st.sampled_from(["", "\n"]))
 def test_no_memory_becomes_markup(repository: MemoryRepository, body: str, reason: str, glue: str) -> None:
     text, why = glue.join(body).encode("utf-8", "replace"), reason_of(reason)
