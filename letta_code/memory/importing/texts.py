@@ -31,10 +31,10 @@ def as_memory(target: str, data: bytes, origin: str, prefix: str = "") -> bytes:
     text = decoded(target, data)
     try:
         block = parse_block(target, data)
+        if not block.description:
+            block = parse_block(target, block.with_description(_described(block, target, prefix)))
     except MemoryEditError:
         return _wrapped(target, text, origin, prefix)
-    if not block.description:
-        block = parse_block(target, block.with_description(_described(block, target, prefix)))
     return _with_origin(block, origin)
 
 
