@@ -86,7 +86,10 @@ _LOGIN = (
     "could not read Password",
     "Authentication failed",
     "Permission denied",
-    "Host key verification failed",
+)
+_NOISE = re.compile(
+    r"(?i)warning:|hint:|please make sure you have|and the repository exists"
+    r"|fatal: could not read from remote repository"
 )
 _TERM_SECONDS = 2.0
 
@@ -293,6 +296,8 @@ class Transport:
 
 
 def _hint(errors: str) -> str:
+    if "Host key verification failed" in errors:
+        return "ssh does not know that host: connect to it once by hand (ssh HOST) and check its key"
     if "does not appear to be a git repository" in errors or "not found" in errors:
         return "make it first (git init --bare DIR), or correct the address: letta memory remote set URL"
     if "dubious ownership" in errors:
@@ -305,8 +310,8 @@ def _hint(errors: str) -> str:
 def _essence(errors: str) -> str:
     """The lines of git's complaint that say what happened, as one."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    marked = [line for line in lines if re.match(r"(fatal|error|remote|ssh|.*[Pp]ermission denied)", line)]
-    return "; ".join((marked or lines)[:3])[:500]
+    telling = [line for line in lines if not _NOISE.match(line)]
+    return "; ".join((telling or lines)[:3])[:500]
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
