@@ -25,6 +25,7 @@ from letta_code.conversations.store import Conversation, ConversationSummary
 from letta_code.errors import AgentError, ConversationError, StorageError, UsageError
 from letta_code.memory.prompt import PromptCache
 from letta_code.memory.repository import Author, MemoryRepository
+from letta_code.memory.repository_review import count_held
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace
 from letta_code.tools.permissions import Mode, Policy
@@ -65,6 +66,12 @@ class Workbench:
             LettaError: there is no such agent or conversation, no model can be reached, or our files
                 cannot be written.
         """
+        session = self._wanted()
+        if not self._options.print_mode and (held := count_held(session.memory)):
+            self._say(f"note: {held} held back until you confirm: letta memory review")
+        return session
+
+    def _wanted(self) -> Session:
         options = self._options
         if options.conversation:
             found = self._place.conversations().find(options.conversation)
