@@ -89,8 +89,9 @@ def name_before(commit: pygit2.Commit, parent: pygit2.Commit, path: str) -> str 
 
 
 def _walk(git: pygit2.Repository, start: pygit2.Commit) -> Iterator[pygit2.Commit]:
-    # By time alone, as `git log` does: a topological order would read all commits before the first is known.
-    return iter(git.walk(start.id, SortMode.TIME))
+    # libgit2's "none" is the order of `git log`: the latest of the commits whose child was shown. Every other
+    # mode reads all commits before the first is known.
+    return iter(git.walk(start.id, SortMode.NONE))
 
 
 def _touching(git: pygit2.Repository, start: pygit2.Commit, path: str) -> Iterator[pygit2.Commit]:
