@@ -21,10 +21,9 @@ from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Edit
 from letta_code.memory.history import Author, MemoryCommit, Provenance, commit_message, read_message
 from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_commit import SnapshotFiles
 from letta_code.memory.repository_objects import signature, tree_with
 from letta_code.memory.rules import AGENT, PERSON, check
-from letta_code.memory.snapshot import MemorySnapshot, changed_paths
+from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles, changed_paths
 
 BRANCHES = "refs/heads/review/"
 """Where commits that wait lie. `git branch --list 'review/*'` shows them."""

@@ -14,7 +14,7 @@ from letta_code.core.tooling import (
     PlainDisplay,
     ToolOutput,
 )
-from letta_code.errors import MemoryConflict, MemoryStoreError, StorageError, ToolError
+from letta_code.errors import MemoryStoreError, StorageError, ToolError
 from letta_code.memory.edits import Edit
 from letta_code.memory.history import Source
 from letta_code.memory.repository import Author, MemoryCommit, MemoryRepository, Provenance
@@ -59,11 +59,6 @@ class MemoryWriter:
         try:
             # A thread: other writers may hold the lock for a while.
             return await asyncio.to_thread(self._write, edit, paths, reason, source, call)
-        except MemoryConflict as error:
-            raise ToolError(
-                masked(f"{error.message}\n{error.hint}\nNothing was changed.")
-                + " `view` the file as it is now, then make the edit again."
-            ) from error
         except (MemoryStoreError, StorageError) as error:
             raise ToolError(masked(f"{error.message}\n{error.hint}".strip())) from error
 
@@ -134,13 +129,7 @@ class MemoryWriter:
             prompt, shown = self._seen.get((call.conversation_id, key), ("", ""))
             if shown and (prompt == call.memory_revision or not key.startswith("system/")):
                 revisions.append(shown)
-        wanted = revisions[0] if len(revisions) == 1 else call.memory_revision
-        if not wanted:
-            return None
-        try:
-            return self.repository.resolve(wanted)
-        except MemoryStoreError:
-            return None  # a person rewrote history: there is nothing left to compare with
+        return (revisions[0] if len(revisions) == 1 else call.memory_revision) or None
 
     def _where(self, made: MemoryCommit) -> str:
         """ "in this project's memory: projects/x/a.md; in every project's memory: system/human.md"."""
