@@ -38,7 +38,8 @@ def _doubt(name: str, line: int, project: Path, written: float) -> str:
         if not os.path.realpath(path).startswith(f"{os.path.realpath(project)}{os.sep}"):
             return ""
         if line and status.st_size <= _FILE_BYTES and path.is_file():
-            lines = path.read_bytes().count(b"\n") + 1
+            data = path.read_bytes()
+            lines = data.count(b"\n") + (not data.endswith(b"\n"))
             if line > lines:
                 return f"{shown} (the file has {lines:,} lines)"
     except (FileNotFoundError, NotADirectoryError):
