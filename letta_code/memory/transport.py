@@ -53,7 +53,7 @@ _KEPT = frozenset(
         "GIT_SSL_NO_VERIFY",
     }
 )
-_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15"
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
 _QUIET = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -64,6 +64,9 @@ _QUIET = (
     "push.recurseSubmodules=no",
     "push.gpgSign=false",
     "push.followTags=false",
+    # So that a git whose parent was killed does not wait for ever.
+    "http.lowSpeedLimit=1",
+    "http.lowSpeedTime=60",
 )
 _RACES = ("fetch first", "non-fast-forward", "stale info", "cannot lock ref", "failed to update ref")
 _LATER = (
