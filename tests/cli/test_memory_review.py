@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import pexpect
 import pytest
 
+from letta_code.memory.repository import MemoryRepository
+from letta_code.memory.repository_review import Pending, pending
 from tests.cli.harness import Letta
 from tests.model_server import ModelServer, call, turn
 
@@ -54,57 +55,76 @@ def holding(letta: Letta) -> Letta:
     return letta
 
 
+def home(letta: Letta) -> Path:
+    """The work tree of the only agent."""
+    (found,) = (letta.home / "memfs").glob("*/*/memory")
+    return found
+
+
 def git(letta: Letta, *words: str) -> str:
-    folder = letta("memory", "path").out.strip()
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(["git", *words], cwd=home(letta), capture_output=True, text=True, check=True)
     return done.stdout
 
 
-def waiting(letta: Letta) -> list[Any]:
-    return list(letta("memory", "review", "--json").json)
+def has(letta: Letta, path: str) -> bool:
+    return git(letta, "ls-tree", "--name-only", "HEAD", path) != ""
+
+
+def waiting(letta: Letta) -> list[Pending]:
+    return list(pending(MemoryRepository.open(home(letta).with_name("repo.git"))))
+
+
+def person_writes(letta: Letta, path: str) -> None:
+    file = home(letta) / path
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("---\ndescription: Mine.\n---\nMine.\n")
+    git(letta, "add", path)
+    git(
+        letta,
+        "-c",
+        "user.name=Ada",
+        "-c",
+        "user.email=a@example.org",
+        "commit",
+        "-q",
+        "--no-verify",
+        "-m",
+        "Mine",
+    )
 
 
 def test_what_the_person_did_not_state_is_listed_confirmed_and_dropped(noted: Letta) -> None:
-    items = waiting(noted)
+    items = noted("memory", "review", "--json").json
     assert [item["paths"] for item in items] == [["notes/n2.md"], ["notes/n1.md"], ["notes/n0.md"]]
     assert {(item["source"], item["held"]) for item in items} == {("inferred", False)}
     listed = noted("memory", "review").out
     assert "notes/n1.md" in listed
     assert items[0]["trailers"]["Letta-Conversation"] in listed
     assert "3 memories not stated by you" in noted("memory", "status").err
-    assert noted("memory", "status", "--json").json["review"] == {"held": 0, "committed": 3}
     assert "3 not stated by you" in noted("doctor").out
     assert noted("memory", "review", "confirm", items[0]["revision"][:9]).code == 0
     assert "Letta-Confirms: " + items[0]["revision"] in git(noted, "log", "-1", "--format=%B")
     assert git(noted, "diff", "HEAD~1", "HEAD") == ""
     assert noted("memory", "review", "drop", items[1]["revision"]).code == 0
     assert "Letta-Drops: " + items[1]["revision"] in git(noted, "log", "-1", "--format=%B")
-    assert noted("memory", "show", "notes/n1.md").code == 1
-    assert [item["revision"] for item in waiting(noted)] == [items[2]["revision"]]
+    assert not has(noted, "notes/n1.md")
+    assert [item.commit.revision for item in waiting(noted)] == [items[2]["revision"]]
     assert noted("memory", "review", "confirm", items[0]["revision"]).code == 2
-    assert noted("memory", "review", "confirm").code == 2
     assert noted("memory", "review", "confirm", "--all").code == 0
     assert noted("memory", "review").err == "nothing waits for review\n"
     assert git(noted, "status", "--porcelain") == ""
     git(noted, "fsck", "--strict")
 
 
-def test_a_revert_by_the_person_is_a_verdict_too_and_what_they_commit_is_never_listed(noted: Letta) -> None:
-    newest = waiting(noted)[0]
-    assert noted("memory", "revert", newest["revision"]).code == 0
-    folder = Path(noted("memory", "path").out.strip())
-    (folder / "mine.md").write_text("---\ndescription: Mine.\n---\nMine.\n")
-    assert noted("memory", "commit", "-m", "Mine").code == 0
+def test_a_revert_is_a_verdict_too_and_what_was_built_upon_is_not_dropped_in_part(noted: Letta) -> None:
+    newest, built, _ = waiting(noted)
+    assert noted("memory", "revert", newest.commit.revision).code == 0
+    person_writes(noted, "mine.md")
+    assert newest not in waiting(noted)
     assert len(waiting(noted)) == 2
-    assert newest["revision"] not in {item["revision"] for item in waiting(noted)}
-
-
-def test_a_memory_that_was_built_upon_is_not_dropped_in_part(noted: Letta) -> None:
-    folder = Path(noted("memory", "path").out.strip())
-    (folder / "notes" / "n1.md").write_text("---\ndescription: Other.\n---\nOther.\n")
-    assert noted("memory", "commit", "-m", "Mine").code == 0
+    person_writes(noted, "notes/n1.md")
     head = git(noted, "rev-parse", "HEAD")
-    refused = noted("memory", "review", "drop", waiting(noted)[1]["revision"])
+    refused = noted("memory", "review", "drop", built.commit.revision)
     assert refused.code == 1
     assert "notes/n1.md" in refused.err
     assert git(noted, "rev-parse", "HEAD") == head
@@ -114,43 +134,35 @@ def test_a_memory_that_was_built_upon_is_not_dropped_in_part(noted: Letta) -> No
 def test_held_memories_stay_on_branches_until_they_are_confirmed(holding: Letta) -> None:
     answers, _ = run(
         holding,
-        turn("", memory("notes/a")),
-        turn("", memory("notes/b")),
+        *(turn("", memory(f"notes/{name}")) for name in "abc"),
         turn("", memory("notes/stated", source="user-stated")),
     )
     assert "Held for review" in answers[0]
-    assert "Committed" in answers[2]
-    assert len(git(holding, "branch", "--list", "review/*").split()) == 2
+    assert "Committed" in answers[3]
+    assert len(git(holding, "branch", "--list", "review/*").split()) == 3
     assert git(holding, "ls-tree", "-r", "--name-only", "HEAD", "notes").split() == ["notes/stated.md"]
-    a, b = sorted(waiting(holding), key=lambda item: str(item["paths"]))
-    assert (a["held"], a["paths"]) == (True, ["notes/a.md"])
-    assert "2 held back" in holding("memory", "status").err
-    assert holding("memory", "review", "confirm", a["revision"]).code == 0
+    a, b, c = sorted((item.commit for item in waiting(holding)), key=lambda commit: commit.paths)
+    assert "3 held back" in holding("memory", "status").err
+    assert holding("memory", "review", "confirm", a.revision).code == 0
     message = git(holding, "log", "-1", "--format=%an%n%B")
     assert message.startswith("letta\nNoticed notes/a")
     assert "Letta-Source: inferred" in message
     assert "Letta-Reviewed: person" in message
-    assert FACT in holding("memory", "show", "notes/a.md").out
-    dropped = holding("memory", "review", "drop", b["revision"])
-    assert dropped.code == 0
-    assert FACT in git(holding, "show", b["revision"])  # as the message says
-    assert waiting(holding) == []
-    assert git(holding, "branch", "--list", "review/*") == ""
-    assert git(holding, "status", "--porcelain") == ""
-
-
-def test_a_held_memory_that_memory_outgrew_is_named_and_kept(holding: Letta) -> None:
-    run(holding, turn("", memory("notes/a")))
-    folder = Path(holding("memory", "path").out.strip())
-    (folder / "notes").mkdir()
-    (folder / "notes" / "a.md").write_text("---\ndescription: Mine.\n---\nMine.\n")
-    assert holding("memory", "commit", "-m", "Mine").code == 0
+    assert FACT in git(holding, "show", "HEAD:notes/a.md")
+    assert holding("memory", "review", "drop", b.revision).code == 0
+    assert FACT in git(holding, "show", b.revision)  # as the message says
+    person_writes(holding, "notes/c.md")
     refused = holding("memory", "review", "confirm", "--all")
     assert refused.code == 1
-    assert "notes/a.md" in refused.err
-    assert len(waiting(holding)) == 1
-    assert "Mine." in holding("memory", "show", "notes/a.md").out
+    assert "notes/c.md" in refused.err
+    assert [item.commit for item in waiting(holding)] == [c]
+    assert "Mine." in git(holding, "show", "HEAD:notes/c.md")
     assert git(holding, "status", "--porcelain") == ""
+    agents = {"LETTA_AGENT_ID": home(holding).parent.name}
+    (home(holding) / "a.md").write_text("---\ndescription: d\n---\nx\n")
+    shell = holding("memory", "commit", "-m", "x", env=agents)
+    assert shell.code == 2
+    assert "held for the person's review" in shell.err
 
 
 def test_one_by_one_on_a_terminal(noted: Letta) -> None:
@@ -168,9 +180,9 @@ def test_one_by_one_on_a_terminal(noted: Letta) -> None:
     child.close()
     assert child.exitstatus == 0
     (left,) = waiting(noted)
-    assert left["paths"] == ["notes/n0.md"]
-    assert noted("memory", "show", "notes/n2.md").code == 0
-    assert noted("memory", "show", "notes/n1.md").code == 1
+    assert left.commit.paths == ("notes/n0.md",)
+    assert has(noted, "notes/n2.md")
+    assert not has(noted, "notes/n1.md")
 
 
 def test_e38_a_readme_plants_a_rule_and_a_run_without_a_person_refuses_it(letta: Letta) -> None:
@@ -180,7 +192,7 @@ def test_e38_a_readme_plants_a_rule_and_a_run_without_a_person_refuses_it(letta:
     assert "Read README.md" in answers[1]
     assert "--allowed-tools 'memory' would allow it" in answers[1]
     assert "refused" in said
-    assert letta("memory", "show", "system/rules.md").code == 1
+    assert not has(letta, "system/rules.md")
     run(
         letta,
         turn("", call("Read", file_path="README.md")),
@@ -188,7 +200,7 @@ def test_e38_a_readme_plants_a_rule_and_a_run_without_a_person_refuses_it(letta:
         words=("--allowed-tools", "memory"),
     )
     (item,) = waiting(letta)
-    assert item["source"] == "tool-output"
+    assert item.source == "tool-output"
     with ModelServer([turn("Fine.")]) as server:
         letta.environment = {"VLLM_BASE_URL": server.url, "VLLM_API_KEY": "x"}
         assert letta("memory", "review", "drop", "--all").code == 0
@@ -197,7 +209,6 @@ def test_e38_a_readme_plants_a_rule_and_a_run_without_a_person_refuses_it(letta:
 
 
 def test_e43_an_agents_shell_uses_its_own_memory_by_the_agents_rules(letta: Letta) -> None:
-    letta("agents", "create", "--name", "other")
     command = (
         "printf -- '---\\ndescription: d\\n---\\nFound.\\n' > $MEMORY_DIR/found.md && "
         f"{' '.join(letta.command('memory', 'commit', '-m', 'Found'))}"
@@ -206,17 +217,19 @@ def test_e43_an_agents_shell_uses_its_own_memory_by_the_agents_rules(letta: Lett
         letta,
         turn("", call("Bash", command=command)),
         turn("", call("Bash", command=" ".join(letta.command("memory", "review", "confirm", "--all")))),
-        turn("", call("Bash", command=" ".join(letta.command("memory", "log", "--agent", "other")))),
-        words=("--new-agent", "--permission-mode", "bypassPermissions"),
+        words=("--permission-mode", "bypassPermissions"),
     )
     assert "found.md" in answers[0]
     assert "only a person" in answers[1]
-    assert "its own memory only" in answers[2]
     (item,) = waiting(letta)
-    assert (item["source"], item["paths"]) == ("inferred", ["found.md"])
-    assert item["author"]["email"].startswith("agent-")
-    assert item["trailers"]["Letta-Conversation"].startswith("conv-")
-    assert "Found" not in letta("memory", "log", "--agent", "other").out
+    assert (item.source, item.commit.paths) == ("inferred", ("found.md",))
+    assert item.commit.author_email.startswith("agent-")
+    assert item.commit.trailers["Letta-Conversation"].startswith("conv-")
+    mine = {"LETTA_AGENT_ID": home(letta).parent.name}
+    assert letta("agents", "create", "--name", "other").code == 0
+    other = letta("memory", "log", "--agent", "other", env=mine)
+    assert other.code == 2
+    assert "its own memory only" in other.err
 
 
 def test_e43_a_run_in_an_agents_shell_is_that_agent_or_refused(letta: Letta) -> None:
@@ -236,37 +249,23 @@ def test_e43_a_run_in_an_agents_shell_is_that_agent_or_refused(letta: Letta) -> 
     assert "there is no agent" in gone.err
 
 
-def test_a_held_agents_shell_cannot_commit_drafts(holding: Letta) -> None:
-    run(holding, turn("Hello."))
-    folder = Path(holding("memory", "path").out.strip())
-    (folder / "a.md").write_text("---\ndescription: d\n---\nx\n")
-    agent = holding("agents", "list", "--json").json[0]["id"]
-    refused = holding("memory", "commit", "-m", "x", env={"LETTA_AGENT_ID": agent})
-    assert refused.code == 2
-    assert "held for the person's review" in refused.err
-    assert holding("memory", "commit", "-m", "mine").code == 0
-
-
-@pytest.mark.parametrize(
-    ("raw", "says"),
-    [
-        ('Sure! {"command": "create", "file_path": "a"}', "received: Sure!"),
-        ('{"command": "create", "file_path": "a", "reason"', "not a JSON object"),
-        ('["create", "a"]', "not an array"),
-        ('{"command": "remember", "file_path": "a"}', "command"),
-        ('{"file_path": "a", "text": "x"}', "text"),
-        ('{"command": "create", "reason": "r", "file_path": "a"}', "description"),
-        ('{"command": "create", "reason": "r", "file_path": {"a": 1}, "description": 3}', "file_path"),
-    ],
-)
-def test_e31_odd_arguments_are_reported_and_kept(letta: Letta, raw: str, says: str) -> None:
-    answers, _ = run(letta, turn("", {"name": "memory", "raw": raw}))
-    assert says in answers[0]
-    shown = letta(
-        "conversations", "show", letta("conversations", "list", "--json").json[0]["id"], "--json"
-    ).out
-    assert json.dumps(raw)[1:20] in shown or raw[:20] in shown or "memory" in shown
-    assert len(letta("memory", "log", "--json").json) == 1
+def test_e31_odd_arguments_are_reported_and_kept(letta: Letta) -> None:
+    odd = {
+        'Sure! {"command": "create", "file_path": "a"}': "received: Sure!",
+        '{"command": "create", "file_path": "a", "reason"': "not a JSON object",
+        '["create", "a"]': "not an array",
+        '{"command": "remember", "file_path": "a"}': "command",
+        '{"file_path": "a", "text": "x"}': "text",
+        '{"command": "create", "reason": "r", "file_path": "a"}': "description",
+        '{"command": "create", "reason": "r", "file_path": {"a": 1}, "description": 3}': "file_path",
+    }
+    answers, _ = run(letta, *(turn("", {"name": "memory", "raw": raw}) for raw in odd))
+    assert len(answers) == len(odd)
+    for answer, says in zip(answers, odd.values(), strict=True):
+        assert says in answer
+    (transcript,) = (letta.home / "data").glob("**/conv-*.jsonl")
+    assert "Sure!" in transcript.read_text()
+    assert git(letta, "rev-list", "--count", "HEAD").strip() == "1"
 
 
 def test_e37_a_secret_in_the_arguments_is_refused_and_not_repeated(letta: Letta) -> None:
@@ -285,17 +284,8 @@ def test_e37_a_secret_in_the_arguments_is_refused_and_not_repeated(letta: Letta)
 
 
 def test_e07_a_run_whose_writes_are_all_refused_says_why(letta: Letta) -> None:
-    answers, said = run(
-        letta,
-        turn("", memory("a", reason="")),
-        turn("", memory("b")),
-        words=("--disallowed-tools", "memory"),
-    )
-    assert all("memory" in answer for answer in answers)
+    refused = (turn("", memory("a", reason="")), turn("", memory("b")))
+    answers, said = run(letta, *refused, words=("--disallowed-tools", "memory"))
+    assert all("denies it" in answer for answer in answers)
     assert said.count("memory: denied") == 2
-    assert len(letta("memory", "log", "--json").json) == 1
-
-
-def test_review_names_no_agent_of_another_home(letta: Letta, tmp_path: Path) -> None:
-    assert letta("memory", "review").code == 1
-    assert os.listdir(tmp_path / "project") == [".git"]
+    assert git(letta, "rev-list", "--count", "HEAD").strip() == "1"
