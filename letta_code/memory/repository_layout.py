@@ -13,7 +13,7 @@ from pygit2.enums import CheckoutStrategy, RepositoryInitFlag, RepositoryOpenFla
 
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.history import Author, commit_message
-from letta_code.memory.repository_objects import signature
+from letta_code.memory.repository_objects import MANY, signature, written_together
 from letta_code.memory.rules import check
 from letta_code.storage import private_folder
 
@@ -42,9 +42,12 @@ def create_repository(
             target.write_bytes(data)
             target.chmod(0o600)
         git = pygit2.Repository(str(made), RepositoryOpenFlag.NO_SEARCH)
-        git.index.add_all()
-        git.index.write()
-        tree = git.index.write_tree()
+        with written_together(len(contents)):
+            git.index.add_all()
+            git.index.write()
+            tree = git.index.write_tree()
+        if len(contents) >= MANY:
+            os.sync()
         who = signature(author)
         git.create_commit(_BRANCH, who, who, message, tree, [])
         os.rename(made, git_dir)

@@ -210,10 +210,13 @@ def _clashes(kept: Iterable[str], added: Iterable[str]) -> Iterator[tuple[str, s
     """New names that a file system could not hold beside the others."""
     names: dict[str, str] = {}
     taken: set[str] = set()
+    folders: set[str] = set()
     for path in kept:
         taken.add(path)
         for name in _with_folders(path):
             names.setdefault(_folded(name), name)
+            if name != path:
+                folders.add(name)
     for path in added:
         for name in _with_folders(path):
             other = names.setdefault(_folded(name), name)
@@ -224,9 +227,10 @@ def _clashes(kept: Iterable[str], added: Iterable[str]) -> Iterator[tuple[str, s
                 yield path, f"{path!r}: {name!r} is a file, not a folder"
                 break
         else:
-            if path not in taken and any(other.startswith(path + "/") for other in taken):
+            if path not in taken and path in folders:
                 yield path, f"{path!r}: is a folder"
             taken.add(path)
+            folders.update(name for name in _with_folders(path) if name != path)
 
 
 def _with_folders(path: str) -> Iterator[str]:
