@@ -233,17 +233,17 @@ def test_e43_an_agents_shell_uses_its_own_memory_by_the_agents_rules(letta: Lett
 
 
 def test_e43_a_run_in_an_agents_shell_is_that_agent_or_refused(letta: Letta) -> None:
-    letta("agents", "create", "--name", "zoe")
-    parent = letta("agents", "create", "--name", "parent", "--json").json["id"]
+    assert letta("agents", "create", "--name", "parent").code == 0
+    parent = home(letta)
+    assert letta("agents", "create", "--name", "letta").code == 0  # the default one
     with ModelServer([turn("", memory("notes/sub")), turn("Done.")]) as server:
         letta.environment = {
             "VLLM_BASE_URL": server.url,
             "VLLM_API_KEY": "x",
-            "LETTA_AGENT_ID": parent,
+            "LETTA_AGENT_ID": parent.parent.name,
         }
         assert letta("-p", "remember that").code == 0
-    letta.environment = {}
-    assert letta("memory", "show", "notes/sub.md", "--agent", "parent").code == 0
+    assert (parent / "notes" / "sub.md").exists()
     gone = letta("memory", "log", env={"LETTA_AGENT_ID": "agent-00000000-0000-4000-8000-000000000000"})
     assert gone.code == 1
     assert "there is no agent" in gone.err
