@@ -23,6 +23,7 @@ from letta_code.memory.snapshot import MemorySnapshot
 
 _AGAIN = 20  # messages of the person after which what still holds is said again
 _DRAFTS = 10  # names
+_SMALL_INDEX = 100_000  # bytes of Git's index: about a thousand files
 _WRITERS = frozenset({"Bash", "Write", "Edit", "MultiEdit"})
 """Tools that can leave a file in the memory folder without committing it."""
 
@@ -110,7 +111,9 @@ class MemoryNotes:
         )
 
     def _left(self, messages: Sequence[Message]) -> str:
-        if self._turn == 1 or self._drafts or _wrote(messages):
+        # A large work tree takes time to look through, so a first answer does not wait for that.
+        opening = 1 if self._small() else 2
+        if self._turn == opening or self._drafts or _wrote(messages):
             self._drafts = tuple(draft.path for draft in self._repository.status())
         if not self._drafts:
             return ""
@@ -120,6 +123,12 @@ class MemoryNotes:
             f"Uncommitted in $MEMORY_DIR: {', '.join(names)}{more}. What is not committed is not memory: "
             '`letta memory commit -m "why"` in the shell commits it.'
         )
+
+    def _small(self) -> bool:
+        try:
+            return (self._repository.git_dir / "index").stat().st_size < _SMALL_INDEX
+        except OSError:
+            return True
 
     def _news(self, name: str, text: str, over: str) -> str:
         before, turn = self._told.get(name, ("", 0))
