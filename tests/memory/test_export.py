@@ -92,7 +92,7 @@ def test_e41_any_tree_comes_back_byte_for_byte_from_every_form(tree: Mapping[str
                 PERSON | {"limit", "secret"},
                 whole=True,
             )
-            after = {k: v for k, v in (SEED_BYTES | plan.changes).items() if v is not None}
+            after = {k: v for k, v in {**SEED_BYTES, **plan.changes}.items() if v is not None}
             assert after == tree
 
 

@@ -12,7 +12,7 @@ from letta_code.errors import UsageError
 from letta_code.memory.blocks import parse_block
 from letta_code.memory.importing.kinds import Kind, items_of, recognise
 from letta_code.memory.importing.plan import Memory, Plan, make_plan, message_of
-from letta_code.memory.rules import PERSON, problems_of
+from letta_code.memory.rules import PERSON, Overrides, problems_of
 from letta_code.memory.seed import default_files
 
 SEED = {path: text.encode() for path, text in default_files().items()}
@@ -39,7 +39,7 @@ def planned(
 ) -> Plan:
     source = recognise(path, home, kind)
     items, skipped = items_of(source, project, into, path.name)
-    rules = PERSON | {"limit", "secret"} if secret else PERSON | {"limit"}
+    rules: Overrides = PERSON | {"limit", "secret"} if secret else PERSON | {"limit"}
     return make_plan(
         Memory(SEED if memory is None else memory, SEED), items, skipped, "~/src", rules, replace
     )
@@ -54,7 +54,7 @@ def why(plan: Plan, path: str) -> str:
 
 
 def after(plan: Plan, memory: dict[str, bytes] | None = None) -> dict[str, bytes]:
-    merged = (SEED if memory is None else memory) | plan.changes
+    merged = {**(SEED if memory is None else memory), **plan.changes}
     return {path: data for path, data in merged.items() if data is not None}
 
 
