@@ -30,9 +30,9 @@ def main(words: Sequence[str]) -> int:
     try:
         if words[0] == "message":
             return refuse(problems_of_message(Path(words[2])))
-        from letta_code.memory.repository import MemoryRepository
+        from letta_code.memory.repository_check import opened_inside_git
 
-        memory = MemoryRepository.open(Path(words[1]))
+        memory = opened_inside_git(Path(words[1]))
         return refuse([line(problem) for problem in problems_of_staged(memory, os.environ)])
     except LettaError as error:
         sys.stderr.write(f"letta: {error.message}\n       {error.hint}\n")

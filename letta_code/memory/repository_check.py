@@ -13,12 +13,23 @@ from pygit2.enums import FileMode, RepositoryState
 
 from letta_code.memory.hooks import missing_hooks
 from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_commit import SnapshotFiles
+from letta_code.memory.repository_layout import open_repository
 from letta_code.memory.rules import AGENT, Overrides, paths_with_problems
 from letta_code.memory.secrets import masked
-from letta_code.memory.snapshot import MemorySnapshot, Problem
+from letta_code.memory.snapshot import MemorySnapshot, Problem, SnapshotFiles
 
 _REGULAR = (FileMode.BLOB, FileMode.BLOB_EXECUTABLE)
+
+
+def opened_inside_git(git_dir: Path) -> MemoryRepository:
+    """The memory at `git_dir` while a Git command holds its index: nothing is put in order first, since that
+    would wait for the command that waits for us.
+
+    Raises:
+        MemoryStoreError: missing, damaged, or owned by another user.
+    """
+    git, worktree = open_repository(git_dir)
+    return MemoryRepository(git, git_dir, worktree, index_wait=0)
 
 
 def problems_of_head(snapshot: MemorySnapshot) -> tuple[Problem, ...]:

@@ -78,11 +78,11 @@ def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
 
 
 def _check_staged(ctx: typer.Context, agent: str | None, json: bool) -> int:
-    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.repository_check import opened_inside_git
 
     place: Place = ctx.obj
     git_dir = _inherited(place)
-    memory = MemoryRepository.open(git_dir) if git_dir is not None else opened(ctx, agent)[1]
+    memory = opened_inside_git(git_dir) if git_dir is not None else opened(ctx, agent)[1]
     found = problems_of_staged(memory, place.environment)
     if json:
         as_json({"problems": _listed(found)})
