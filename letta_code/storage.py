@@ -82,7 +82,9 @@ def locked(path: Path, timeout: float, busy: str, hint: str = "") -> Iterator[No
     except Timeout as error:
         raise StorageError(busy, hint) from error
     except OSError as error:
-        raise StorageError(f"cannot lock {path}: {error.strerror}") from error
+        raise StorageError(
+            f"cannot lock {path}: {error.strerror}", "check the disk's free space and the folder's owner"
+        ) from error
     try:
         yield
     finally:

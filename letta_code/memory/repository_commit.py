@@ -235,7 +235,7 @@ class CommitEngine:
             )
             try:
                 changes[path] = (str(self._git.create_blob(data)), mode_of(runs))
-            except pygit2.GitError as error:
+            except (OSError, pygit2.GitError) as error:
                 raise cannot_write(error) from error
         return changes
 
@@ -257,7 +257,7 @@ class CommitEngine:
     ) -> str:
         try:
             tree = tree_with(self._git, now.root, changes)
-        except pygit2.GitError as error:
+        except (OSError, pygit2.GitError) as error:
             raise cannot_write(error) from error
         made = self._make(now, tree, message, author, None)
         self._move(now, made, changes, message, as_drafts)
@@ -269,7 +269,7 @@ class CommitEngine:
         parents = [pygit2.Oid(hex=parent) for parent in (now.revision, merged) if parent is not None]
         try:
             return str(self._git.create_commit(None, who, who, message, pygit2.Oid(hex=tree), parents))
-        except pygit2.GitError as error:
+        except (OSError, pygit2.GitError) as error:
             raise cannot_write(error) from error
 
     def _move(

@@ -190,7 +190,7 @@ class Landing:
             try:
                 branch.set_target(made, words)  # compares with what `branch` was read as
                 return
-            except (pygit2.GitError, ValueError, KeyError) as error:
+            except (OSError, pygit2.GitError, ValueError, KeyError) as error:
                 lock = self._git_dir / f"{name}.lock"
                 if lock.exists() and time.monotonic() > until:
                     raise lock_stays(lock) from error
@@ -220,10 +220,11 @@ class Landing:
     def _put_back(self, files: list[tuple[str, str | None, str | None]]) -> None:
         for number, (path, old, new) in enumerate(files):
             file, kept = self._worktree / path, self._folder / str(number)
-            if blob_at(file) != new:
+            present = blob_at(file)
+            if old is None and present in (None, new):
+                remove(self._worktree, path)  # or its folder alone
+            elif old is None or present != new:
                 continue  # not yet changed, or a person's since
-            if old is None:
-                remove(self._worktree, path)
             elif kept.exists():
                 private_folder(file.parent)
                 os.replace(kept, file)  # needs no space, and it is the very file

@@ -73,7 +73,7 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
         if missing:
             git.checkout(git.head, strategy=CheckoutStrategy.FORCE)
     except (KeyError, OSError, pygit2.GitError) as error:
-        if "not owned" in str(error):
+        if "not owned" in str(error) or git_dir.stat().st_uid != os.geteuid():
             raise MemoryStoreError(
                 f"the memory repository {git_dir} belongs to another user",
                 f"give it back: chown -R {os.geteuid()} {git_dir.parent}",

@@ -62,27 +62,44 @@ def index_lock(git_dir: Path, wait: float) -> Iterator[None]:
         MemoryStoreError: another program's lock stays (it is named, with its age, and left alone).
         MemoryStoreError: the disk refuses it.
     """
-    file = git_dir / "index.lock"
     until = time.monotonic() + wait
-    while True:
+    ready = git_dir / "letta.index-lock"
+    try:
         try:
-            handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            os.write(handle, _OURS)
-            os.close(handle)
-            break
-        except FileExistsError:
-            if is_ours(git_dir):
-                file.unlink(missing_ok=True)  # we hold `letta.lock`, so whoever made it is dead
-                continue
-            if time.monotonic() > until:
-                raise lock_stays(file) from None
-            time.sleep(0.005)
+            ready.write_bytes(_OURS)
+            while not _taken(ready, git_dir / "index.lock"):
+                if is_ours(git_dir):
+                    _release(git_dir)  # we hold `letta.lock`, so whoever made it is dead
+                elif time.monotonic() > until:
+                    raise lock_stays(git_dir / "index.lock")
+                else:
+                    time.sleep(0.005)
+            ready.unlink()
         except OSError as error:
             raise cannot_write(error) from error
-    try:
         yield
     finally:
-        file.unlink(missing_ok=True)
+        try:
+            _release(git_dir)
+        except KeyboardInterrupt:  # the person's own git would stand before our lock until we come again
+            _release(git_dir)
+            raise
+        finally:
+            ready.unlink(missing_ok=True)
+
+
+def _taken(ready: Path, lock: Path) -> bool:
+    """Make `lock`, in one step with what says that it is ours."""
+    try:
+        os.link(ready, lock)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _release(git_dir: Path) -> None:
+    if is_ours(git_dir):
+        (git_dir / "index.lock").unlink(missing_ok=True)
 
 
 def is_ours(git_dir: Path) -> bool:

@@ -122,9 +122,10 @@ def remove(worktree: Path, path: str) -> None:
     file = worktree / path
     file.unlink(missing_ok=True)
     for folder in file.parents:
-        if folder == worktree or not folder.is_dir() or any(folder.iterdir()):
+        if folder == worktree or (folder.exists() and any(folder.iterdir())):
             break
-        folder.rmdir()
+        if folder.exists():
+            folder.rmdir()
 
 
 def mode_of(is_executable: bool) -> int:
