@@ -87,7 +87,9 @@ def _guilty(
                     commits[origin.commit.id] = origin.commit
                     count += 1
                     heappush(heap, (-origin.commit.commit_time, count, origin.commit.id))
-                names[origin.path] = sorted([*names.get(origin.path, ()), *passed], key=lambda run: run.here)
+                if origin.path in names:  # through another child
+                    passed = sorted([*names[origin.path], *passed], key=lambda run: run.here)
+                names[origin.path] = passed
             if runs:
                 yield commit, name, runs
 

@@ -50,6 +50,8 @@ def search_history(repository: MemoryRepository, text: str) -> tuple[Passage, ..
     for commit in git.walk(repository.commit_of(repository.head()).id, order):
         for path, before, after in _changed_files(commit):
             olds, new = [lines(blob) for blob in before], lines(after)
+            if not new and not any(olds):
+                continue
             most, least = Counter(olds[0]), Counter(olds[0])
             for old in olds[1:]:
                 most, least = most | old, least & old

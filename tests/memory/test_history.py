@@ -172,17 +172,15 @@ def played(git: pygit2.Repository, steps: Sequence[tuple[str, list[str]]]) -> st
             side = main
             continue
         if what == "branch" and side is not None:
-            # The side goes its own way in a file of its own.
             there = git[side].peel(pygit2.Commit)
-            names = [entry for entry in ("notes/a.md", path) if entry in there.tree]
-            mine = {names[0]: text_of(lines).encode(), "other.md": git.read(there.tree["other.md"].id)[1]}
+            mine = {path: text_of(lines).encode(), "other.md": git.read(there.tree["other.md"].id)[1]}
             side = committed(git, mine, [side], number)
             continue
         if what == "edit":
             files[path] = text_of(lines).encode()
         elif what == "other":
             files["other.md"] = text_of(lines).encode()
-        elif what == "rename":
+        elif what == "rename" and side is None:  # what is alike to a half is for Git and libgit2 to say
             files[f"notes/{number}.md"] = files.pop(path)
             path = f"notes/{number}.md"
         elif side is not None and side != main:
