@@ -13,7 +13,8 @@ from tests.cli.harness import Letta
 
 
 @pytest.fixture
-def memory(letta: Letta) -> Path:
+def memory(letta: Letta, tmp_path: Path) -> Path:
+    letta.environment["TMPDIR"] = str(tmp_path)  # where refused texts are kept
     assert letta("agents", "create", "--name", "letta", "--block", "human=Likes tea.").code == 0
     return Path(letta("memory", "path").out.strip())
 
