@@ -15,9 +15,10 @@ from letta_code.errors import MemoryStoreError
 from letta_code.memory.history import Author, commit_message
 from letta_code.memory.repository_objects import MANY, signature, written_together
 from letta_code.memory.rules import check
-from letta_code.storage import private_folder
+from letta_code.storage import locked, private_folder
 
 _BRANCH = "refs/heads/main"
+_RESTORE_WAIT = 30.0
 
 
 def create_repository(
@@ -65,13 +66,9 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
         )
     try:
         worktree = _worktree_of(git_dir)
-        missing = not worktree.exists()
-        if missing:  # libgit2 opens no repository whose work tree is not there
-            private_folder(worktree)
-            _write_link(git_dir, worktree)
+        if not worktree.exists():
+            _restore(git_dir, worktree)
         git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
-        if missing:
-            git.checkout(git.head, strategy=CheckoutStrategy.FORCE)
     except (KeyError, OSError, pygit2.GitError) as error:
         if "not owned" in str(error) or git_dir.stat().st_uid != os.geteuid():
             raise MemoryStoreError(
@@ -83,6 +80,19 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
             f"look with: git --git-dir {git_dir} fsck; or restore the folder from a copy",
         ) from error
     return git, worktree
+
+
+def _restore(git_dir: Path, worktree: Path) -> None:
+    """Check out a work tree that is missing as a whole; others who open memory now wait with their writes."""
+    with locked(
+        git_dir / "letta.lock", _RESTORE_WAIT, "memory is busy: its folder is being restored", "try again"
+    ):
+        if worktree.exists():
+            return
+        private_folder(worktree)  # first, since libgit2 opens no repository whose work tree is not there
+        _write_link(git_dir, worktree)
+        git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
+        git.checkout(git.head, strategy=CheckoutStrategy.FORCE)
 
 
 def _initialise(made: Path, git_dir: Path, worktree: Path) -> None:
