@@ -16,10 +16,10 @@ from pathlib import Path
 import pygit2
 
 from letta_code.memory.edits import Put, Replace
+from letta_code.memory.git.blame import blame
+from letta_code.memory.git.log import log
+from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.prompt import CompiledPrompt, PromptCache
-from letta_code.memory.repository import Author, MemoryRepository
-from letta_code.memory.repository_blame import blame
-from letta_code.memory.repository_history import log
 from scripts.bench_process import LETTA, Cost, instant_model, median_ms, print_costs, process_cost
 from tests.model_server import ModelServer
 

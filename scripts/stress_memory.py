@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from letta_code.errors import MemoryConflict, MemoryEditError  # noqa: E402
 from letta_code.memory.edits import Edit, Insert, Put, Replace  # noqa: E402
-from letta_code.memory.repository import Author, MemoryRepository  # noqa: E402
+from letta_code.memory.git.repository import Author, MemoryRepository  # noqa: E402
 
 _FILES = ("shared.md", "notes/a.md", "notes/b.md")
 _LINES = 40

@@ -9,8 +9,8 @@ from pathlib import Path
 import quicktok
 
 from letta_code.core.codec import dump
+from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.prompt import compile_prompt
-from letta_code.memory.repository import Author, MemoryRepository
 from letta_code.memory.seed import default_files
 from letta_code.tools.base import Workspace
 from letta_code.tools.toolbox import build_toolbox

@@ -36,7 +36,7 @@ from letta_code.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from letta_code.agent.session import Ask
-    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.tools.permissions import Policy
 
 _log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from letta_code.core.messages import Message, Text
 from letta_code.core.text import one_line
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.budget import Budget, measure, pressure
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.overview import marker, overview_of
 from letta_code.memory.render import escaped
-from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.scope import overview_path, project_folder
 from letta_code.memory.snapshot import MemorySnapshot
 

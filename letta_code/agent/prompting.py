@@ -22,8 +22,8 @@ from letta_code.core.messages import Message, PromptKey, Text
 from letta_code.errors import MemoryStoreError
 
 if TYPE_CHECKING:
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.prompt import CompiledPrompt, PromptCache
-    from letta_code.memory.repository import MemoryRepository
 
 How = Literal["stored", "compiled", "update"]
 

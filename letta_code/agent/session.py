@@ -20,7 +20,7 @@ from letta_code.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from letta_code.agent.syncing import BackgroundSync
     from letta_code.agent.turn import Turn
-    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.tools.permissions import Policy
 
 Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]

@@ -23,7 +23,7 @@ from letta_code.paths import Paths
 from letta_code.storage import locked, private_folder, write_atomically
 
 if TYPE_CHECKING:
-    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.git.repository import MemoryRepository
 
 VERSION = 1
 
@@ -119,7 +119,7 @@ class AgentStore:
         return state
 
     def _make_memory(self, state: AgentState, files: Mapping[str, str]) -> None:
-        from letta_code.memory.repository import Author, MemoryRepository
+        from letta_code.memory.git.repository import Author, MemoryRepository
 
         key = state.key
         private_folder(self._paths.memory_home(key))
@@ -263,7 +263,7 @@ class AgentStore:
             AgentError: it is not there.
             MemoryStoreError: it cannot be opened.
         """
-        from letta_code.memory.repository import MemoryRepository
+        from letta_code.memory.git.repository import MemoryRepository
 
         path = self._paths.memory_repository(state.key)
         if not path.exists():

@@ -107,8 +107,8 @@ def _agents(place: Place) -> Iterator[Finding]:
 
 
 def _memory(agent: str, place: Place) -> Iterator[Finding]:
+    from letta_code.memory.git.review import count_pending
     from letta_code.memory.render import problems_of
-    from letta_code.memory.repository_review import count_pending
 
     state = place.agents().find(agent)
     repository = place.agents().memory(state)

@@ -17,7 +17,7 @@ from letta_code.cli.show import label
 from letta_code.errors import EXIT_FAILED, LettaError
 
 if TYPE_CHECKING:
-    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.snapshot import Problem
 
 _SCISSORS = "# ------------------------ >8 ------------------------"
@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> int:
     try:
         if words[0] == "message":
             return refuse(problems_of_message(Path(words[2])))
-        from letta_code.memory.repository_check import opened_inside_git
+        from letta_code.memory.git.check import opened_inside_git
 
         memory = opened_inside_git(Path(words[1]))
         return refuse([line(problem) for problem in problems_of_staged(memory, os.environ)])
@@ -47,7 +47,7 @@ def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType |
 
 def problems_of_staged(memory: MemoryRepository, environment: Mapping[str, str]) -> tuple[Problem, ...]:
     """What is wrong with the commit that Git is about to make in `memory`."""
-    from letta_code.memory.repository_check import problems_of_index
+    from letta_code.memory.git.check import problems_of_index
     from letta_code.memory.rules import overrides_in
 
     return problems_of_index(memory, _index(memory, environment), overrides_in(environment))

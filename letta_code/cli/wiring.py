@@ -23,9 +23,9 @@ from letta_code.cli.place import DEFAULT_AGENT, Place
 from letta_code.cli.show import label, local_time
 from letta_code.conversations.store import Conversation, ConversationSummary
 from letta_code.errors import AgentError, ConversationError, StorageError, UsageError
+from letta_code.memory.git.repository import Author, MemoryRepository
+from letta_code.memory.git.review import count_held
 from letta_code.memory.prompt import PromptCache
-from letta_code.memory.repository import Author, MemoryRepository
-from letta_code.memory.repository_review import count_held
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace
 from letta_code.tools.permissions import Mode, Policy
@@ -134,7 +134,7 @@ class Workbench:
 
     def memory_log(self) -> Sequence[str]:
         """The latest memory commits, one line each, newest first."""
-        from letta_code.memory.repository_history import log
+        from letta_code.memory.git.log import log
 
         repository = self._place.agents().memory(self._current())
         return [

@@ -2,7 +2,7 @@
 again.
 
 The result depends on the commit alone: files in code point order, times of the commit, plain modes. It
-appears by one rename. What a whole history is, is in `repository_bundle`.
+appears by one rename. What a whole history is, is in `git.bundle`.
 """
 
 from __future__ import annotations

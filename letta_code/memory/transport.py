@@ -1,7 +1,7 @@
 """Talking to a remote: the installed `git`, so that a person's ssh keys, credential helpers and proxies work.
 
 Only fetch, push and listing happen here, and only when a person or the sync setting asks for them. What
-to do with the commits is for `repository_sync`. Nothing that git says leaves here with credentials in it.
+to do with the commits is for `git.sync`. Nothing that git says leaves here with credentials in it.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from letta_code.core.tooling import (
 )
 from letta_code.errors import MemoryStoreError, StorageError, ToolError
 from letta_code.memory.edits import Edit
+from letta_code.memory.git.log import diff
+from letta_code.memory.git.repository import Author, MemoryCommit, MemoryRepository, Provenance
+from letta_code.memory.git.review import changes_of, hold
 from letta_code.memory.history import Source
-from letta_code.memory.repository import Author, MemoryCommit, MemoryRepository, Provenance
-from letta_code.memory.repository_history import diff
-from letta_code.memory.repository_review import changes_of, hold
 from letta_code.memory.scope import scope_of
 from letta_code.memory.secrets import masked
 from letta_code.tools.base import Call

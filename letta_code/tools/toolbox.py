@@ -11,7 +11,7 @@ from letta_code.tools.base import Tool, Workspace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from letta_code.memory.repository import Author, MemoryRepository
+    from letta_code.memory.git.repository import Author, MemoryRepository
 
 
 class Toolbox:
@@ -73,6 +73,7 @@ def build_toolbox(
     seen = SeenFiles()
     shells = ShellPool(workspace)
     writer = MemoryWriter(repository, author, agent_id, project, holds)
+    others: tuple[Tool[Any], ...] = (MemoryPatchTool(writer), *(classic(writer) for classic in CLASSIC))
     tools: tuple[Tool[Any], ...] = (
         Read(workspace, seen),
         Write(workspace, seen),
@@ -86,7 +87,7 @@ def build_toolbox(
         KillShell(shells),
         TodoWrite(),
         MemoryTool(writer),
-        *(kind(writer) for kind in (MemoryPatchTool, *CLASSIC) if kind.name in agents_tools),
+        *(tool for tool in others if tool.name in agents_tools),
     )
     known = {tool.name for tool in tools}
     for name in (*(allowed or ()), *disallowed):

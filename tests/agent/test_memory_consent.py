@@ -13,9 +13,9 @@ from letta_code.core.events import Event, MessageDone
 from letta_code.core.messages import ToolResult
 from letta_code.core.tooling import Decision, DiffDisplay
 from letta_code.memory.edits import Create, Insert
-from letta_code.memory.repository import Author
-from letta_code.memory.repository_history import log
-from letta_code.memory.repository_review import pending
+from letta_code.memory.git.log import log
+from letta_code.memory.git.repository import Author
+from letta_code.memory.git.review import pending
 from letta_code.tools.base import Workspace
 from letta_code.tools.permissions import Mode, Policy
 from letta_code.tools.rules import Rules

@@ -9,7 +9,7 @@ from letta_code.agent.projects import Project
 from letta_code.agent.reminder import Reminder
 from letta_code.agent.session import Session
 from letta_code.memory.edits import Create, Replace
-from letta_code.memory.repository import Author
+from letta_code.memory.git.repository import Author
 from tests.agent.support import Bench, Scripted, asked, said
 
 AUTHOR = Author("Ada", "a@example.org")

@@ -12,8 +12,8 @@ from letta_code.agent.prompting import Prompts, decide
 from letta_code.agent.reminder import Reminder, git_summary
 from letta_code.agent.skills import available_skills
 from letta_code.core.messages import PromptKey
+from letta_code.memory.git.repository import Author
 from letta_code.memory.prompt import PromptCache
-from letta_code.memory.repository import Author
 from letta_code.tools.base import Workspace
 from tests.agent.support import Bench
 

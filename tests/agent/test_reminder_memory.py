@@ -10,7 +10,7 @@ from letta_code.agent.projects import Project
 from letta_code.agent.reminder import Reminder
 from letta_code.core.messages import Message, Text, ToolCall
 from letta_code.memory.edits import Create, Delete, Replace
-from letta_code.memory.repository import Author, MemoryRepository
+from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.seed import default_files
 from letta_code.tools.base import Workspace
 

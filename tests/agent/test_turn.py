@@ -22,7 +22,7 @@ from letta_code.core.events import (
 from letta_code.core.messages import Message, Text, Thinking, ToolCall, Usage
 from letta_code.core.tooling import Decision
 from letta_code.errors import ModelError, UsageError
-from letta_code.memory.repository import Author
+from letta_code.memory.git.repository import Author
 from letta_code.models.base import Completed
 from tests.agent.support import Bench, Scripted, asked, check, done, results, said
 from tests.conversations.test_log import assert_valid

@@ -10,8 +10,8 @@ from typing import Any
 import pexpect
 import pytest
 
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_review import Pending, pending
+from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.review import Pending, pending
 from tests.cli.harness import Letta
 from tests.model_server import ModelServer, call, turn
 

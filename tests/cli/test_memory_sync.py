@@ -11,11 +11,11 @@ import pytest
 
 from letta_code.agent.state import AgentStore
 from letta_code.memory.edits import Create
+from letta_code.memory.git.log import log
+from letta_code.memory.git.remote import set_remote
+from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.sync import sync
 from letta_code.memory.history import Author
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_history import log
-from letta_code.memory.repository_remote import set_remote
-from letta_code.memory.repository_sync import sync
 from letta_code.memory.rules import PERSON
 from letta_code.memory.seed import default_files
 from letta_code.memory.transport import Transport

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from letta_code.memory.repository import Author, MemoryRepository
+from letta_code.memory.git.repository import Author, MemoryRepository
 
 AGENT = Author("Ada", "agent-1@letta.invalid")
 SEED = {

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from letta_code.core.tokens import estimated_tokens
 from letta_code.memory.budget import measure, pressure
 from letta_code.memory.edits import Create
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.overview import LIMIT, cut_overviews
 from letta_code.memory.prompt import compile_prompt
 from letta_code.memory.render import BODY_LIMIT, problems_of, render_memory
-from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.rules import PERSON
 from tests.memory.conftest import AGENT, Git
 

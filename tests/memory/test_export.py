@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from letta_code.errors import MemoryStoreError, UsageError
 from letta_code.memory.edits import Put
 from letta_code.memory.exporting import find_marker, write_archive, write_folder
+from letta_code.memory.git.bundle import is_fresh, opened_history, take_history, write_bundle
+from letta_code.memory.git.commit import SnapshotFiles
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.importing.kinds import items_of, recognise
 from letta_code.memory.importing.plan import Memory, make_plan
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_bundle import is_fresh, opened_history, take_history, write_bundle
-from letta_code.memory.repository_commit import SnapshotFiles
 from letta_code.memory.rules import PERSON, problems_of
 from letta_code.memory.seed import default_files
 from tests.memory.conftest import AGENT, SEED, Git

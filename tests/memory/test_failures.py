@@ -15,7 +15,7 @@ import pytest
 
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.edits import Create, Put, Replace
-from letta_code.memory.repository import MemoryRepository
+from letta_code.memory.git.repository import MemoryRepository
 from tests.memory.conftest import AGENT, SEED, Git
 from tests.memory.test_writers import everything
 
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from letta_code.errors import LettaError
 from letta_code.memory.edits import Put
-from letta_code.memory.repository import Author, MemoryRepository
+from letta_code.memory.git.repository import Author, MemoryRepository
 {before}
 try:
     repository = MemoryRepository.open(Path(sys.argv[1]), index_wait=0.05)

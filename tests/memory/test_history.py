@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.edits import Create, Delete, Rename, Replace
-from letta_code.memory.repository import Author, MemoryRepository, Provenance
-from letta_code.memory.repository_blame import blame
-from letta_code.memory.repository_history import diff_of, log
-from letta_code.memory.repository_search import search, search_history
+from letta_code.memory.git.blame import blame
+from letta_code.memory.git.log import diff_of, log
+from letta_code.memory.git.repository import Author, MemoryRepository, Provenance
+from letta_code.memory.git.search import search, search_history
 from tests.memory.conftest import AGENT, SEED, Git
 
 EVE = Author("Eve Ünal", "eve@example.org")

@@ -6,8 +6,8 @@ import pytest
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Create, Delete, Replace
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_undo import restore, restoring, revert
+from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.undo import restore, restoring, revert
 from letta_code.memory.rules import PERSON
 from tests.memory.conftest import AGENT, SEED, Git
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from letta_code.memory.edits import Replace
+from letta_code.memory.git.check import problems_of_head
+from letta_code.memory.git.log import log
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.hooks import NAMES, missing_hooks
 from letta_code.memory.render import render_memory
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_check import problems_of_head
-from letta_code.memory.repository_history import log
 from tests.memory.conftest import AGENT
 
 TOKEN = "ghp_aB3dE5gH7jK9mN1pQ3sT5vX7zA9cD1fG3hJ5"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from letta_code.memory.blocks import Block
 from letta_code.memory.edits import Create, Delete, Replace
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.prompt import PromptCache, base_hash, compile_prompt
 from letta_code.memory.render import REMINDER, render_memory, render_update, unescaped
-from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.seed import default_files
 from letta_code.memory.snapshot import Entry, MemorySnapshot
 from tests.memory.conftest import AGENT, Git

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from letta_code.errors import MemoryEditError
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.prompt import PromptCache
-from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.rules import problems_of
 from tests.memory.conftest import AGENT
 
@@ -157,7 +157,7 @@ _SWAPPER = """
 import json, sys
 from pathlib import Path
 from letta_code.memory.edits import Put
-from letta_code.memory.repository import Author, MemoryRepository
+from letta_code.memory.git.repository import Author, MemoryRepository
 repository = MemoryRepository.open(Path(sys.argv[1]))
 states = [{path: text.encode() for path, text in state.items()} for state in json.loads(sys.stdin.read())]
 for number in range(14):

@@ -10,9 +10,9 @@ import pytest
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace
-from letta_code.memory.repository import MemoryRepository, Provenance
-from letta_code.memory.repository_history import diff, log
-from letta_code.memory.repository_undo import revert
+from letta_code.memory.git.log import diff, log
+from letta_code.memory.git.repository import MemoryRepository, Provenance
+from letta_code.memory.git.undo import revert
 from tests.memory.conftest import AGENT, SEED, Git
 
 
@@ -212,7 +212,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from letta_code.memory.edits import Create
-from letta_code.memory.repository import Author, MemoryRepository
+from letta_code.memory.git.repository import Author, MemoryRepository
 repository = MemoryRepository.open(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
     name = f"{sys.argv[2]}-{number}"

@@ -6,8 +6,8 @@ import pytest
 
 from letta_code.core.tooling import CommitDisplay, ToolOutput
 from letta_code.errors import ToolError
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_history import log
+from letta_code.memory.git.log import log
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.tools.base import Call
 from letta_code.tools.memory import MemoryArguments, MemoryTool
 from letta_code.tools.memory_writing import MemoryWriter

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from letta_code.memory.edits import Create
-from letta_code.memory.page import COMMITS, TEXT, About, collect
-from letta_code.memory.page_diff import split_patch
-from letta_code.memory.page_html import page_html
-from letta_code.memory.repository import MemoryRepository, Provenance
+from letta_code.memory.git.repository import MemoryRepository, Provenance
+from letta_code.memory.page.content import COMMITS, TEXT, About, collect
+from letta_code.memory.page.diff import split_patch
+from letta_code.memory.page.html import page_html
 from tests.memory.conftest import AGENT, Git
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from letta_code.errors import MemoryEditError
 from letta_code.memory.blocks import parse_block
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.render import render_memory, render_update
-from letta_code.memory.repository import MemoryRepository
 from letta_code.memory.rules import PERSON, check, problems_of
 from tests.memory.conftest import AGENT, Git
 

@@ -13,12 +13,12 @@ import pytest
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Create, Delete, Rename, Replace
+from letta_code.memory.git.log import log
+from letta_code.memory.git.merge import Conflict, Keep
+from letta_code.memory.git.remote import set_remote
+from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.sync import SyncReport, sync
 from letta_code.memory.history import Author
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_history import log
-from letta_code.memory.repository_merge import Conflict, Keep
-from letta_code.memory.repository_remote import set_remote
-from letta_code.memory.repository_sync import SyncReport, sync
 from letta_code.memory.rules import PERSON
 from letta_code.memory.transport import Transport
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from letta_code.errors import MemoryRemoteError, UsageError
+from letta_code.memory.git.remote import remote_url, set_remote, unset_remote
+from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.sync import SyncReport, sync
 from letta_code.memory.history import Author
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_remote import remote_url, set_remote, unset_remote
-from letta_code.memory.repository_sync import SyncReport, sync
 from letta_code.memory.transport import Transport, checked_url, holds_secret, mask
 from tests.memory.conftest import AGENT, Git
 

@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from letta_code.errors import MemoryConflict, MemoryEditError
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Put, Rename, Replace
-from letta_code.memory.repository import MemoryRepository
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.rules import PERSON
 from tests.memory.conftest import AGENT, Git
 

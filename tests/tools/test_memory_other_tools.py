@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from letta_code.errors import MemoryEditError, ToolError
+from letta_code.memory.git.log import log
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.patches import Append, Patch, Rewrite
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_history import log
 from letta_code.tools.base import Call, Workspace
 from letta_code.tools.memory_classic import CLASSIC
 from letta_code.tools.toolbox import Toolbox, build_toolbox

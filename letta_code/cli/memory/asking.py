@@ -16,8 +16,8 @@ from letta_code.cli.show import as_json, label, visible
 from letta_code.errors import EXIT_FAILED, UsageError
 
 if TYPE_CHECKING:
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.history import BlamedLine, MemoryCommit
-    from letta_code.memory.repository import MemoryRepository
 
 app = typer.Typer()
 
@@ -39,11 +39,11 @@ def blame(
 ) -> None:
     """Why do you believe this? Every line of a file, under the commit that wrote it: when, by whom, from
     which source and conversation, and the reason."""
-    from letta_code.memory import repository_blame
+    from letta_code.memory.git import blame as git_blame
 
     _, repository = opened(ctx, agent)
     revision, path = file_at(repository, what)
-    lines = repository_blame.blame(repository, path, revision)
+    lines = git_blame.blame(repository, path, revision)
     if json:
         as_json([_line_as_dict(line) for line in lines])
         return
@@ -86,7 +86,7 @@ def search(
 
 
 def _present(repository: MemoryRepository, text: str, page: Page, json: bool) -> bool:
-    from letta_code.memory.repository_search import search
+    from letta_code.memory.git.search import search
 
     snapshot = repository.snapshot()
     hits = search(repository, text, snapshot.revision)
@@ -103,7 +103,7 @@ def _present(repository: MemoryRepository, text: str, page: Page, json: bool) ->
 
 
 def _past(repository: MemoryRepository, text: str, page: Page, json: bool) -> bool:
-    from letta_code.memory.repository_search import search_history
+    from letta_code.memory.git.search import search_history
 
     passages = search_history(repository, text)
     if json:

@@ -28,7 +28,7 @@ from letta_code.cli.show import as_json, label
 from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
-    from letta_code.memory.repository_undo import Restoring
+    from letta_code.memory.git.undo import Restoring
 
 app = typer.Typer()
 
@@ -50,11 +50,11 @@ def revert(
     over_limit: OverLimit = False,
 ) -> None:
     """Undo one commit by a new one. Nothing changes when later commits touched the same text."""
-    from letta_code.memory import repository_undo
+    from letta_code.memory.git import undo as git_undo
 
     state, repository = opened(ctx, agent)
     refuse_held(ctx.obj)
-    made = repository_undo.revert(
+    made = git_undo.revert(
         repository,
         repository.resolve(revision),
         person(ctx.obj, state),
@@ -88,16 +88,16 @@ def restore(
 ) -> None:
     """Bring a file or folder back as it was, by a new commit. Uncommitted edits and files that were never
     committed stay as they are; files of the folder that came later leave memory, and stay in its history."""
-    from letta_code.memory import repository_undo
+    from letta_code.memory.git import undo as git_undo
 
     state, repository = opened(ctx, agent)
     was = repository.snapshot(source)
     name = file_named(repository, was, path, folders=True)
-    plan = repository_undo.restoring(repository, name, was.revision)
+    plan = git_undo.restoring(repository, name, was.revision)
     made = None
     if not dry_run:
         refuse_held(ctx.obj)
-        made = repository_undo.restore(
+        made = git_undo.restore(
             repository,
             name,
             was.revision,
@@ -124,7 +124,7 @@ def restore(
 def status(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
     """Edits in the work tree that are not committed, and so not seen by the agent; and how many memories
     wait for review."""
-    from letta_code.memory.repository_review import count_pending
+    from letta_code.memory.git.review import count_pending
 
     state, repository = opened(ctx, agent)
     drafts = repository.status()

@@ -41,7 +41,7 @@ def check(
 
 def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
     from letta_code.memory.budget import measure, pressure
-    from letta_code.memory.repository_check import (
+    from letta_code.memory.git.check import (
         problems_of_drafts,
         problems_of_head,
         problems_of_repository,
@@ -78,7 +78,7 @@ def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
 
 
 def _check_staged(ctx: typer.Context, agent: str | None, json: bool) -> int:
-    from letta_code.memory.repository_check import opened_inside_git
+    from letta_code.memory.git.check import opened_inside_git
 
     place: Place = ctx.obj
     git_dir = _inherited(place)

@@ -13,7 +13,7 @@ from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
-    from letta_code.memory.repository import Author, MemoryCommit, MemoryRepository, Provenance
+    from letta_code.memory.git.repository import Author, MemoryCommit, MemoryRepository, Provenance
     from letta_code.memory.rules import Overrides
 
 Agent: TypeAlias = Annotated[
@@ -53,7 +53,7 @@ def opened(ctx: typer.Context, agent: str | None) -> tuple[AgentState, MemoryRep
 def person(place: Place, state: AgentState) -> Author:
     """Who commits: the person's Git identity when the environment names one, else "person"; in an agent's
     shell the agent."""
-    from letta_code.memory.repository import Author
+    from letta_code.memory.git.repository import Author
 
     if in_agents_shell(place):
         return Author(state.name, f"{state.id}@letta.local")
@@ -70,7 +70,7 @@ def in_agents_shell(place: Place) -> bool:
 def provenance(place: Place, state: AgentState) -> Provenance:
     """Where a commit of this command line comes from. What an agent commits in its shell is not the
     person's statement."""
-    from letta_code.memory.repository import Provenance
+    from letta_code.memory.git.repository import Provenance
 
     if not in_agents_shell(place):
         return Provenance(agent=state.id, source="user-stated")

@@ -34,8 +34,8 @@ from letta_code.cli.show import label
 from letta_code.errors import LettaError, MemoryEditError, MemoryStoreError, UsageError
 
 if TYPE_CHECKING:
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.history import MemoryCommit
-    from letta_code.memory.repository import MemoryRepository
     from letta_code.memory.snapshot import MemorySnapshot
 
 app = typer.Typer()
@@ -65,7 +65,7 @@ def edit(
     """Change a memory file in $VISUAL or $EDITOR, and commit it. A text that is refused is kept, and can be
     mended."""
     from letta_code.memory.edits import Put
-    from letta_code.memory.repository_undo import has_draft
+    from letta_code.memory.git.undo import has_draft
 
     place: Place = ctx.obj
     state, repository = opened(ctx, agent)

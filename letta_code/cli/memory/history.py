@@ -22,7 +22,7 @@ from letta_code.cli.show import as_json, label, local_time, visible
 from letta_code.errors import MemoryStoreError, UsageError
 
 if TYPE_CHECKING:
-    from letta_code.memory.repository import MemoryCommit, MemoryRepository
+    from letta_code.memory.git.repository import MemoryCommit, MemoryRepository
 
 app = typer.Typer()
 
@@ -53,7 +53,7 @@ def log(
 ) -> None:
     """What was learned, when, why and from where: the commits, newest first. A file is followed through its
     earlier names."""
-    from letta_code.memory import repository_history
+    from letta_code.memory.git import log as git_log
 
     if path is not None and path_option is not None:
         raise UsageError("two paths", "give PATH or --path PATH")
@@ -62,7 +62,7 @@ def log(
     given = path if path is not None else path_option
     commits: tuple[MemoryCommit, ...] = ()
     for name in candidates(repository, given) if given is not None else [""]:
-        commits = repository_history.log(repository, limit, name or None, since=start, author=author)
+        commits = git_log.log(repository, limit, name or None, since=start, author=author)
         if commits:
             break
     else:
@@ -140,7 +140,7 @@ def diff(
     no_pager: NoPager = False,
 ) -> None:
     """The uncommitted edits of the work tree, or what changed between two revisions."""
-    from letta_code.memory import repository_history
+    from letta_code.memory.git import log as git_log
 
     _, repository = opened(ctx, agent)
     if old is not None and ".." in old:
@@ -149,7 +149,7 @@ def diff(
         old, _, new = (part or "HEAD" for part in old.partition(".."))
     before = repository.resolve(old) if old else repository.head()
     after = repository.resolve(new) if new else None
-    patch = repository_history.diff(repository, before, after)
+    patch = git_log.diff(repository, before, after)
     if json:
         as_json({"from": before, "to": after, "diff": patch})
         return
@@ -197,7 +197,7 @@ def first_line(commit: MemoryCommit) -> str:
 def _show_commit(
     ctx: typer.Context, repository: MemoryRepository, commit: MemoryCommit, json: bool, no_pager: bool
 ) -> None:
-    from letta_code.memory.repository_history import diff_of
+    from letta_code.memory.git.log import diff_of
 
     patch = diff_of(repository, commit.revision)
     if json:
@@ -222,6 +222,6 @@ def _show_commit(
 
 
 def _ever(repository: MemoryRepository, given: str) -> bool:
-    from letta_code.memory.repository_history import log
+    from letta_code.memory.git.log import log
 
     return any(log(repository, 1, name or None) for name in candidates(repository, given))

@@ -17,7 +17,7 @@ from letta_code.cli.show import label
 from letta_code.errors import LettaError, MemoryStoreError, UsageError
 
 if TYPE_CHECKING:
-    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.snapshot import MemorySnapshot
 
 _UNITS = {
@@ -138,7 +138,7 @@ def complete_paths(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_revisions(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """The latest commits with their reasons, for the shell; nothing when they cannot be read."""
-    from letta_code.memory.repository_history import log
+    from letta_code.memory.git.log import log
 
     repository = _memory(ctx)
     commits = log(repository, _COMPLETED) if repository is not None else ()

@@ -13,8 +13,8 @@ from letta_code.cli.show import as_json, label, local_time, visible
 from letta_code.errors import LettaError, UsageError
 
 if TYPE_CHECKING:
-    from letta_code.memory.repository import Author, MemoryRepository
-    from letta_code.memory.repository_review import Pending
+    from letta_code.memory.git.repository import Author, MemoryRepository
+    from letta_code.memory.git.review import Pending
 
 review = typer.Typer(rich_markup_mode=None)
 app = typer.Typer()
@@ -38,7 +38,7 @@ def waiting(held: int, committed: int) -> str:
 def review_command(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
     """Memories that you did not state yourself: inferred, from tool output, by reflection, imported. On a
     terminal they are gone through one by one; else they are listed."""
-    from letta_code.memory.repository_review import pending
+    from letta_code.memory.git.review import pending
 
     if ctx.invoked_subcommand is not None:
         if agent or json:
@@ -65,10 +65,10 @@ def confirm(
     ctx: typer.Context, revisions: Revisions = None, everything: All = False, agent: Agent = None
 ) -> None:
     """These are right. What was held becomes memory; the rest is no longer listed here."""
-    from letta_code.memory import repository_review
+    from letta_code.memory.git import review as git_review
 
     repository, items, who = _chosen(ctx, agent, revisions, everything)
-    for made in repository_review.confirm(repository, items, who):
+    for made in git_review.confirm(repository, items, who):
         tell(made)
 
 
@@ -85,7 +85,7 @@ def drop(
 def _chosen(
     ctx: typer.Context, agent: str | None, revisions: list[str] | None, everything: bool
 ) -> tuple[MemoryRepository, tuple[Pending, ...], Author]:
-    from letta_code.memory.repository_review import pending
+    from letta_code.memory.git.review import pending
 
     place: Place = ctx.obj
     if in_agents_shell(place):
@@ -105,8 +105,8 @@ def _chosen(
 
 
 def _one_by_one(repository: MemoryRepository, items: tuple[Pending, ...], who: Author) -> None:
-    from letta_code.memory import repository_review
-    from letta_code.memory.repository_history import diff
+    from letta_code.memory.git import review as git_review
+    from letta_code.memory.git.log import diff
 
     for number, item in enumerate(items, 1):
         sys.stdout.write(f"\n{number} of {len(items)}\n")
@@ -120,7 +120,7 @@ def _one_by_one(repository: MemoryRepository, items: tuple[Pending, ...], who: A
                 answer = "q"
         try:
             if answer == "c":
-                repository_review.confirm(repository, [item], who)
+                git_review.confirm(repository, [item], who)
             elif answer == "d":
                 _drop(repository, item, who)
         except LettaError as error:
@@ -130,9 +130,9 @@ def _one_by_one(repository: MemoryRepository, items: tuple[Pending, ...], who: A
 
 
 def _drop(repository: MemoryRepository, item: Pending, who: Author) -> None:
-    from letta_code.memory import repository_review
+    from letta_code.memory.git import review as git_review
 
-    made = repository_review.drop(repository, item, who)
+    made = git_review.drop(repository, item, who)
     if item.held:
         sys.stdout.write(
             f"{made.revision[:10]}  dropped; `git show {made.revision[:10]}` in the memory folder shows it "

@@ -18,9 +18,9 @@ from letta_code.errors import EXIT_FAILED, LettaError, UsageError
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
     from letta_code.agent.syncing import BackgroundSync
-    from letta_code.memory.repository import MemoryRepository
-    from letta_code.memory.repository_merge import Conflict, Side
-    from letta_code.memory.repository_sync import SyncReport
+    from letta_code.memory.git.merge import Conflict, Side
+    from letta_code.memory.git.repository import MemoryRepository
+    from letta_code.memory.git.sync import SyncReport
     from letta_code.memory.sync_record import SyncRecord
 
 app = typer.Typer()
@@ -47,7 +47,7 @@ def set_remote(
     allow_secret: AllowSecret = False,
 ) -> None:
     """Sync with URL from now on. Nothing is sent or fetched yet."""
-    from letta_code.memory import repository_remote
+    from letta_code.memory.git import remote as git_remote
     from letta_code.memory.transport import checked_url, holds_secret, mask
 
     place: Place = ctx.obj
@@ -59,7 +59,7 @@ def set_remote(
         sys.stderr.write(
             f"warning: the password lies in {label(str(repository.git_dir / 'config'))} in plain text\n"
         )
-    repository_remote.set_remote(repository, checked)
+    git_remote.set_remote(repository, checked)
     place.paths.memory_sync_record(state.key).unlink(missing_ok=True)
     sys.stdout.write(f"{label(mask(checked))}\n")
     sys.stderr.write(f"letta memory sync{_for(agent)}  brings both together\n")
@@ -68,7 +68,7 @@ def set_remote(
 @remote.command()
 def show(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
     """The remote's address, and how the last sync ended. Asks nobody."""
-    from letta_code.memory.repository_remote import distance, remote_url
+    from letta_code.memory.git.remote import distance, remote_url
     from letta_code.memory.transport import mask
 
     place: Place = ctx.obj
@@ -97,14 +97,14 @@ def show(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
 @remote.command()
 def unset(ctx: typer.Context, agent: Agent = None) -> None:
     """Forget the remote. Memory stays as it is, here and there."""
-    from letta_code.memory import repository_remote
+    from letta_code.memory.git import remote as git_remote
 
     place: Place = ctx.obj
     _persons_own(place, "the remote")
     state, repository = opened(ctx, agent)
-    if repository_remote.remote_url(repository) is None:
+    if git_remote.remote_url(repository) is None:
         raise UsageError(*_NO_REMOTE)
-    repository_remote.unset_remote(repository)
+    git_remote.unset_remote(repository)
     place.paths.memory_sync_record(state.key).unlink(missing_ok=True)
 
 
@@ -173,7 +173,7 @@ def last_sync(place: Place, state: AgentState) -> str | None:
 def background_sync(place: Place, state: AgentState, repository: MemoryRepository) -> BackgroundSync | None:
     """What syncs after turns; None when memory has no remote."""
     from letta_code.agent.syncing import BackgroundSync
-    from letta_code.memory.repository_remote import remote_url
+    from letta_code.memory.git.remote import remote_url
 
     if remote_url(repository) is None:
         return None
@@ -216,8 +216,8 @@ def _synced(
     adopt: bool = False,
 ) -> SyncReport:
     """Sync, and note how it ended; the caller holds the lock."""
-    from letta_code.memory import repository_sync
-    from letta_code.memory.repository_remote import remote_url
+    from letta_code.memory.git import sync as git_sync
+    from letta_code.memory.git.remote import remote_url
     from letta_code.memory.sync_record import write_record
     from letta_code.memory.transport import Transport
 
@@ -226,7 +226,7 @@ def _synced(
         raise UsageError(*_NO_REMOTE)
     try:
         transport = Transport(repository.git_dir, url, place.environment, timeout)
-        report = repository_sync.sync(repository, transport, person(place, state), state.id, keep, adopt)
+        report = git_sync.sync(repository, transport, person(place, state), state.id, keep, adopt)
     except LettaError as error:
         write_record(file, "failed", error.message, error.hint)
         raise

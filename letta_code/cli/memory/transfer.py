@@ -29,10 +29,10 @@ from letta_code.errors import EXIT_FAILED, UsageError
 
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
+    from letta_code.memory.git.bundle import History
+    from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.importing.kinds import Source
     from letta_code.memory.importing.plan import Plan
-    from letta_code.memory.repository import MemoryRepository
-    from letta_code.memory.repository_bundle import History
 
 app = typer.Typer()
 
@@ -55,7 +55,7 @@ def export_command(
 ) -> None:
     """Write memory's committed files as a folder or an archive, or its whole history as a Git bundle."""
     from letta_code.memory import exporting
-    from letta_code.memory.repository_history import log
+    from letta_code.memory.git.log import log
 
     place: Place = ctx.obj
     _, repository = opened(ctx, agent)
@@ -64,7 +64,7 @@ def export_command(
     snapshot = repository.snapshot()
     left: list[str] = []
     if form == "bundle":
-        from letta_code.memory.repository_bundle import write_bundle
+        from letta_code.memory.git.bundle import write_bundle
 
         write_bundle(repository, path)
     else:
@@ -143,7 +143,7 @@ def import_command(
     with ExitStack() as stack:
         history = None
         if found.kind == "history":
-            from letta_code.memory.repository_bundle import opened_history
+            from letta_code.memory.git.bundle import opened_history
 
             history = stack.enter_context(opened_history(found.path, place.environment))
             found = replace(found, kind=kind or "history", files=history.files)
@@ -173,10 +173,10 @@ class _Import:
         take: bool,
         allow_secret: bool,
     ) -> None:
+        from letta_code.memory.git.bundle import is_fresh
+        from letta_code.memory.git.commit import SnapshotFiles
         from letta_code.memory.importing.kinds import items_of
         from letta_code.memory.importing.plan import Memory, make_plan
-        from letta_code.memory.repository_bundle import is_fresh
-        from letta_code.memory.repository_commit import SnapshotFiles
         from letta_code.memory.rules import checked_path
         from letta_code.memory.seed import default_files
 
@@ -215,9 +215,9 @@ class _Import:
     def run(self) -> str:
         """Do it; the commit that memory is at then."""
         from letta_code.memory.edits import Put
+        from letta_code.memory.git.bundle import take_history
         from letta_code.memory.history import Provenance
         from letta_code.memory.importing.plan import message_of
-        from letta_code.memory.repository_bundle import take_history
 
         if self.as_history and self._history is not None:
             refused = [one for one in self.plan.skipped if "--allow-secret" in one.why]

@@ -14,7 +14,7 @@ from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
-    from letta_code.memory.repository import MemoryRepository
+    from letta_code.memory.git.repository import MemoryRepository
 
 app = typer.Typer()
 
@@ -64,9 +64,9 @@ def _target(out: str) -> Path:
 
 
 def _html(place: Place, state: AgentState, repository: MemoryRepository) -> bytes:
-    from letta_code.memory.page import COMMITS, About, collect
-    from letta_code.memory.page_html import page_html
-    from letta_code.memory.repository_review import pending
+    from letta_code.memory.git.review import pending
+    from letta_code.memory.page.content import COMMITS, About, collect
+    from letta_code.memory.page.html import page_html
 
     waiting = pending(repository, COMMITS)
     held, drafts = sum(item.held for item in waiting), len(repository.status())

@@ -19,10 +19,10 @@ import pygit2
 from pygit2.enums import RepositoryOpenFlag, SortMode
 
 from letta_code.errors import MemoryEditError, MemoryStoreError, UsageError
+from letta_code.memory.git.objects import GitObjects
+from letta_code.memory.git.remote import branch
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.importing.sources import TOTAL_LIMIT, Gathered, is_bundle
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_objects import GitObjects
-from letta_code.memory.repository_remote import branch
 from letta_code.memory.rules import checked_path
 from letta_code.memory.seed import default_files
 from letta_code.memory.snapshot import MemorySnapshot

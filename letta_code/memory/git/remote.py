@@ -1,5 +1,5 @@
 """The remote of a memory: its address in `repo.git/config`, where plain Git finds it too, and what is known
-of its commits. No network; syncing is in `repository_sync`.
+of its commits. No network; syncing is in `git.sync`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pygit2
 
 from letta_code.errors import MemoryStoreError
-from letta_code.memory.repository import MemoryRepository
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.transport import FETCHED, REMOTE
 from letta_code.storage import locked
 

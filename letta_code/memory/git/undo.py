@@ -11,11 +11,11 @@ import pygit2
 from pygit2.enums import FileMode
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
+from letta_code.memory.git.commit import SnapshotFiles
+from letta_code.memory.git.log import log
+from letta_code.memory.git.objects import tree_with
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import Author, Effect, MemoryCommit, Provenance, commit_message
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_commit import SnapshotFiles
-from letta_code.memory.repository_history import log
-from letta_code.memory.repository_objects import tree_with
 from letta_code.memory.rules import AGENT, Overrides, check
 from letta_code.memory.secrets import refuse_secret
 from letta_code.memory.snapshot import Entry, MemorySnapshot, changed_paths

@@ -15,9 +15,9 @@ from pygit2.enums import FileMode, SortMode
 from letta_code.errors import MemoryConflict, MemoryEditError
 from letta_code.memory.blocks import parse_block
 from letta_code.memory.edits import Edit
+from letta_code.memory.git.objects import GitObjects, tree_with
+from letta_code.memory.git.worktree import mode_of
 from letta_code.memory.history import read_message
-from letta_code.memory.repository_objects import GitObjects, tree_with
-from letta_code.memory.repository_worktree import mode_of
 from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles, changed_paths
 
 _HINT = "view it again as it is now and repeat the edit there"

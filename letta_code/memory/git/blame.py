@@ -15,9 +15,9 @@ import pygit2
 from pygit2.enums import DiffOption
 
 from letta_code.errors import MemoryStoreError
+from letta_code.memory.git.log import id_at, name_before
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import BlamedLine, MemoryCommit
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_history import id_at, name_before
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Nothing here discards a commit: what cannot be joined is refused, and what HEAD leaves behind stays under
 `refs/rescue/`. Fetching and pushing hold no lock; merging and moving HEAD hold the writers' locks. How
-the remote is reached is in `transport`, how files are merged in `repository_merge`.
+the remote is reached is in `transport`, how files are merged in `git.merge`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Literal
 import pygit2
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryRemoteError, MemoryStoreError
+from letta_code.memory.git.commit import SnapshotFiles
+from letta_code.memory.git.log import log
+from letta_code.memory.git.merge import Change, Conflict, Keep, merge
+from letta_code.memory.git.objects import tree_with
+from letta_code.memory.git.remote import SYNCED, branch, target
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import Author, Provenance, commit_message
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_commit import SnapshotFiles
-from letta_code.memory.repository_history import log
-from letta_code.memory.repository_merge import Change, Conflict, Keep, merge
-from letta_code.memory.repository_objects import tree_with
-from letta_code.memory.repository_remote import SYNCED, branch, target
 from letta_code.memory.rules import Overrides, checked_path, problems_of
 from letta_code.memory.seed import default_files
 from letta_code.memory.snapshot import MemorySnapshot, changed_paths

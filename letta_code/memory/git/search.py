@@ -11,8 +11,8 @@ from typing import cast
 import pygit2
 from pygit2.enums import FileMode, SortMode
 
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import Hit, MemoryCommit, Passage
-from letta_code.memory.repository import MemoryRepository
 
 _FILES = (FileMode.BLOB, FileMode.BLOB_EXECUTABLE)
 

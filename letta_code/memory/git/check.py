@@ -11,9 +11,9 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import FileMode, RepositoryState
 
+from letta_code.memory.git.layout import open_repository
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.hooks import missing_hooks
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_layout import open_repository
 from letta_code.memory.rules import AGENT, Overrides, paths_with_problems
 from letta_code.memory.secrets import masked
 from letta_code.memory.snapshot import MemorySnapshot, Problem, SnapshotFiles

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pygit2
 from pygit2.enums import DeltaStatus, DiffOption, SortMode
 
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import MemoryCommit
-from letta_code.memory.repository import MemoryRepository
 
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
@@ -70,7 +70,7 @@ def diff_of(repository: MemoryRepository, revision: str) -> str:
 
 
 def id_at(commit: pygit2.Commit, path: str) -> pygit2.Oid | None:
-    """The object at `path` in a commit, for the modules `memory/repository_*`."""
+    """The object at `path` in a commit, for the modules `memory/git/`."""
     try:
         return commit.tree[path].id
     except KeyError:
@@ -79,7 +79,7 @@ def id_at(commit: pygit2.Commit, path: str) -> pygit2.Oid | None:
 
 def name_before(commit: pygit2.Commit, parent: pygit2.Commit, path: str) -> str | None:
     """The file of `parent` that `commit` renamed to `path`, when its text is the same or alike (half of it
-    or more); for the modules `memory/repository_*`."""
+    or more); for the modules `memory/git/`."""
     changes = parent.tree.diff_to_tree(commit.tree)
     changes.find_similar()
     for delta in changes.deltas:

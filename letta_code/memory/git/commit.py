@@ -1,4 +1,4 @@
-"""Writing commits: lock, compare-and-swap, objects; `repository_landing` makes them what memory is."""
+"""Writing commits: lock, compare-and-swap, objects; `git.landing` makes them what memory is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pygit2
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError, StorageError
 from letta_code.memory.edits import Edit
-from letta_code.memory.history import Author, Draft, Provenance, commit_message
-from letta_code.memory.repository_landing import HeadMoved, Landing
-from letta_code.memory.repository_locks import cannot_write, index_lock, is_ours, refuse_unfinished
-from letta_code.memory.repository_objects import GitObjects, signature, tree_with, written_together
-from letta_code.memory.repository_reapply import reapplied
-from letta_code.memory.repository_worktree import (
+from letta_code.memory.git.landing import HeadMoved, Landing
+from letta_code.memory.git.locks import cannot_write, index_lock, is_ours, refuse_unfinished
+from letta_code.memory.git.objects import GitObjects, signature, tree_with, written_together
+from letta_code.memory.git.reapply import reapplied
+from letta_code.memory.git.worktree import (
     Change,
     draft_bytes,
     drafts,
@@ -24,6 +23,7 @@ from letta_code.memory.repository_worktree import (
     mode_of,
     refuse_drafts,
 )
+from letta_code.memory.history import Author, Draft, Provenance, commit_message
 from letta_code.memory.rules import Overrides, check
 from letta_code.memory.secrets import refuse_secret
 from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles, changed_paths

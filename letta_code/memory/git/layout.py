@@ -12,8 +12,8 @@ import pygit2
 from pygit2.enums import CheckoutStrategy, RepositoryInitFlag, RepositoryOpenFlag
 
 from letta_code.errors import MemoryStoreError
+from letta_code.memory.git.objects import MANY, signature, written_together
 from letta_code.memory.history import Author, commit_message
-from letta_code.memory.repository_objects import MANY, signature, written_together
 from letta_code.memory.rules import check
 from letta_code.storage import locked, private_folder
 

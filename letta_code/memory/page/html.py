@@ -14,8 +14,8 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from letta_code.memory.page import Page, PageFile
-from letta_code.memory.page_markdown import formatted
+from letta_code.memory.page.content import Page, PageFile
+from letta_code.memory.page.markdown import formatted
 
 _DEPTH = 12
 """Levels of the tree; what is deeper is shown with its path."""

@@ -19,9 +19,9 @@ from pygit2.enums import FileMode, SortMode
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Edit
+from letta_code.memory.git.objects import signature, tree_with
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import Author, MemoryCommit, Provenance, commit_message, read_message
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_objects import signature, tree_with
 from letta_code.memory.rules import AGENT, PERSON, check
 from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles, changed_paths
 

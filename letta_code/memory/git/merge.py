@@ -1,7 +1,7 @@
 """Merging two lines of memory's history, three-way as Git does, and what to do where both changed the same.
 
 A result is a set of changes to our side, not yet committed. Which remote, which refs and whether the
-result may be committed is for `repository_sync`.
+result may be committed is for `git.sync`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pygit2.enums import FileMode, MergeFavor
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
 from letta_code.memory.blocks import parse_block
+from letta_code.memory.git.log import log
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import MemoryCommit
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_history import log
 from letta_code.memory.snapshot import MemorySnapshot
 
 Keep = Literal["ours", "theirs", "both"]

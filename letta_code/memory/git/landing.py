@@ -21,9 +21,9 @@ import pygit2
 from pygit2.enums import FileMode
 
 from letta_code.errors import MemoryConflict, StorageError
-from letta_code.memory.repository_locks import cannot_write, lock_stays
-from letta_code.memory.repository_objects import MANY, GitObjects
-from letta_code.memory.repository_worktree import Change, blob_at, remove
+from letta_code.memory.git.locks import cannot_write, lock_stays
+from letta_code.memory.git.objects import MANY, GitObjects
+from letta_code.memory.git.worktree import Change, blob_at, remove
 from letta_code.storage import private_folder, write_atomically
 
 _LEFT_LOCK = 1.0

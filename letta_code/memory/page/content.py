@@ -18,12 +18,12 @@ from letta_code.core.tokens import estimated_tokens
 from letta_code.errors import MemoryEditError
 from letta_code.memory.blocks import Block
 from letta_code.memory.budget import measure
+from letta_code.memory.git.log import diff as patch_between
+from letta_code.memory.git.log import log
+from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import MemoryCommit
-from letta_code.memory.page_diff import FileDiff, added_files, split_patch
+from letta_code.memory.page.diff import FileDiff, added_files, split_patch
 from letta_code.memory.render import problems_of
-from letta_code.memory.repository import MemoryRepository
-from letta_code.memory.repository_history import diff as patch_between
-from letta_code.memory.repository_history import log
 from letta_code.memory.secrets import masked
 from letta_code.memory.snapshot import MemorySnapshot, Problem
 

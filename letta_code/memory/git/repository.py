@@ -3,8 +3,8 @@
 What is committed is memory; what lies in the work tree uncommitted is a person's or agent's draft, which
 nothing here ever overwrites. Commits are compare-and-swap under a lock. No Git process is run, and no
 `GIT_*` variable, global setting, hook, template or signing key has a say (libgit2 is told to look nowhere
-but in `repo.git/config`). Writing is in `repository_commit`, objects in `repository_objects`, looking back
-in `repository_history`.
+but in `repo.git/config`). Writing is in `git.commit`, objects in `git.objects`, looking back
+in `git.log`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pygit2
 
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.edits import Edit
+from letta_code.memory.git.commit import CommitEngine
+from letta_code.memory.git.layout import create_repository, open_repository
+from letta_code.memory.git.objects import GitObjects, when
 from letta_code.memory.history import Author, Draft, MemoryCommit, Provenance, read_message
 from letta_code.memory.hooks import install_hooks
-from letta_code.memory.repository_commit import CommitEngine
-from letta_code.memory.repository_layout import create_repository, open_repository
-from letta_code.memory.repository_objects import GitObjects, when
 from letta_code.memory.rules import AGENT, Overrides
 from letta_code.memory.snapshot import MemorySnapshot, changed_paths
 
@@ -36,7 +36,7 @@ INDEX_WAIT = 5.0
 class MemoryRepository:
     """The door to one agent's memory. Cheap to open; use one per thread at a time.
 
-    `git`, `objects` and `engine` are for the modules `memory/repository_*` alone."""
+    `git`, `objects` and `engine` are for the modules `memory/git/` alone."""
 
     def __init__(self, git: pygit2.Repository, git_dir: Path, worktree: Path, index_wait: float) -> None:
         self.git = git
@@ -153,7 +153,7 @@ class MemoryRepository:
         return self.described(self.commit_of(revision))
 
     def commit_of(self, text: str) -> pygit2.Commit:
-        """The commit that `text` names, for the modules `memory/repository_*`."""
+        """The commit that `text` names, for the modules `memory/git/`."""
         try:
             return self.git.revparse_single(text).peel(pygit2.Commit)
         except (KeyError, ValueError, pygit2.GitError) as error:
@@ -162,7 +162,7 @@ class MemoryRepository:
             ) from error
 
     def described(self, commit: pygit2.Commit) -> MemoryCommit:
-        """`commit` as a value, for the modules `memory/repository_*`."""
+        """`commit` as a value, for the modules `memory/git/`."""
         parent = commit.parents[0] if commit.parents else None
         reason, trailers = read_message(commit.message)
         return MemoryCommit(
