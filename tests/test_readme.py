@@ -37,6 +37,17 @@ def test_every_letta_command_of_the_readme_runs(tmp_path: Path) -> None:
             "LETTA_HOME": str(tmp_path / "home"),
             "ANTHROPIC_BASE_URL": server.url,
             "ANTHROPIC_API_KEY": "x",
+            "BROWSER": "true",
+            "EDITOR": "sed -i.bak s/tea/coffee/",
+        }
+        subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "letta.git")], check=True)
+        (tmp_path / "old").mkdir()
+        (tmp_path / "old" / "CLAUDE.md").write_text("# Rules\n\nUse tabs.\n")
+        # What a reader puts in the place of the README's examples; here nobody can be asked for a reason.
+        own = {
+            "revert REV": "revert HEAD",
+            "host:letta.git": str(tmp_path / "letta.git"),
+            "edit system/human.md": "edit system/human.md -m 'another drink'",
         }
 
         def run(command: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +66,7 @@ def test_every_letta_command_of_the_readme_runs(tmp_path: Path) -> None:
         (Path(memory) / "system" / "human.md").write_text("---\ndescription: who\n---\nPrefers tea.\n")
         assert run("letta memory commit -m 'what I like'").returncode == 0
         for command in commands:
-            done = run(command.replace("revert REV", "revert HEAD"))
+            done = run(re.sub("|".join(own), lambda m: own[m[0]], command))
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 

@@ -67,7 +67,7 @@ def test_a_task_of_a_dozen_turns_is_done_and_remembered(
     assert result["usage"]["input_tokens"] > 0
     log = calculator("memory", "log", "--json").json
     assert result["memory_revision"] == log[0]["revision"]
-    assert log[0]["paths"] == ["system/projects/calculator.md"]
+    assert log[0]["paths"] == ["reference/calculator.md"]
     assert log[0]["trailers"]["Letta-Conversation"] == result["conversation_id"]
     assert solved(calculator)
     assert not (calculator.project / ".letta").exists()

@@ -87,7 +87,7 @@ def _template() -> Template:
 
 
 def _resource(name: str) -> str:
-    return files("letta_code.memory").joinpath(name).read_text("utf-8")
+    return files("letta_code.memory.page").joinpath(name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:
