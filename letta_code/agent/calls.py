@@ -28,14 +28,13 @@ from letta_code.core.events import (
 )
 from letta_code.core.messages import Image, Text, ToolCall, ToolResult
 from letta_code.core.text import one_line, well_formed
-from letta_code.core.tooling import ApprovalRequest, ToolOutput
+from letta_code.core.tooling import ApprovalRequest, Ask, ToolOutput
 from letta_code.errors import LettaError, MemoryStoreError, ToolError, UsageError
 from letta_code.memory.scope import PROJECTS, overview_path
 from letta_code.tools.base import Arguments, Call, Remembered, Tool
 from letta_code.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from letta_code.agent.session import Ask
     from letta_code.memory.git.repository import MemoryRepository
     from letta_code.tools.permissions import Policy
 

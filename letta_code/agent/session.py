@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
 from letta_code.agent.retry import RetryPolicy
 from letta_code.agent.state import AgentState
 from letta_code.conversations.store import Conversation
-from letta_code.core.tooling import ApprovalRequest, Decision
+from letta_code.core.tooling import Ask
 from letta_code.errors import UsageError
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from letta_code.agent.turn import Turn
     from letta_code.memory.git.repository import MemoryRepository
     from letta_code.tools.permissions import Policy
-
-Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""How a front end answers a permission question."""
 
 
 @dataclass(slots=True)

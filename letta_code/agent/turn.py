@@ -40,11 +40,12 @@ from letta_code.core.events import (
 from letta_code.core.ids import new_message_id
 from letta_code.core.messages import Block, Message, Text, ToolCall, Usage
 from letta_code.core.text import well_formed
+from letta_code.core.tooling import Ask
 from letta_code.errors import EXIT_FAILED, LettaError, MemoryStoreError, ModelError, StorageError
 from letta_code.models.base import Completed, ModelRequest, TextPart, ThinkingPart, ToolCallPart
 
 if TYPE_CHECKING:
-    from letta_code.agent.session import Ask, Session
+    from letta_code.agent.session import Session
 
 _log = logging.getLogger(__name__)
 

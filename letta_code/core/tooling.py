@@ -4,6 +4,7 @@ and the front ends. Content is for the model, display is for people; neither is 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -120,3 +121,7 @@ class Decision:
 
     choice: Literal["once", "always", "deny"]
     feedback: str = ""
+
+
+Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
+"""How a front end answers a permission question."""

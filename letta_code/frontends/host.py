@@ -3,18 +3,16 @@ the host that opens sessions and answers slash commands. Protocols only; `agent`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from letta_code.conversations.store import ConversationSummary
 from letta_code.core.events import Event
 from letta_code.core.ids import AgentKey
 from letta_code.core.messages import ToolSpec
-from letta_code.core.tooling import ApprovalRequest, Decision
+from letta_code.core.tooling import Ask
 from letta_code.models.base import ModelInfo
-
-Ask: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
 
 
 class AgentView(Protocol):

@@ -33,6 +33,7 @@ from letta_code.core.ids import AgentKey
 from letta_code.core.messages import Message, Text, ToolCall, ToolSpec, Usage
 from letta_code.core.tooling import (
     ApprovalRequest,
+    Ask,
     CommandDisplay,
     DiffDisplay,
     TodoDisplay,
@@ -40,7 +41,6 @@ from letta_code.core.tooling import (
     ToolOutput,
 )
 from letta_code.errors import ConversationError
-from letta_code.frontends.host import Ask
 from letta_code.models.base import ModelInfo
 
 AGENT = "agent-11111111-1111-4111-8111-111111111111"
