@@ -12,7 +12,7 @@ import pygit2
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError, StorageError
 from letta_code.memory.edits import Edit
 from letta_code.memory.git.landing import HeadMoved, Landing
-from letta_code.memory.git.locks import cannot_write, index_lock, is_ours, refuse_unfinished
+from letta_code.memory.git.locks import disk_may_refuse, index_lock, is_ours, refuse_unfinished
 from letta_code.memory.git.objects import GitObjects, signature, tree_with, written_together
 from letta_code.memory.git.reapply import reapplied
 from letta_code.memory.git.worktree import (
@@ -107,8 +107,7 @@ class CommitEngine:
             if not contents:
                 raise MemoryEditError("nothing would change: memory already says this")
             check(files, contents, overrides)
-            with written_together(len(contents)):
-                return self._commit(now, self._blobs(now, contents), message, author)
+            return self._commit(now, contents, message, author)
 
         return self._tried(attempt)
 
@@ -134,8 +133,7 @@ class CommitEngine:
             if wrong:
                 raise MemoryEditError("; ".join(wrong))
             check(SnapshotFiles(now), contents, overrides)
-            with written_together(len(contents)):
-                return self._commit(now, self._blobs(now, contents, True), message, author, as_drafts=True)
+            return self._commit(now, contents, message, author, as_drafts=True)
 
         return self._tried(attempt)
 
@@ -172,7 +170,8 @@ class CommitEngine:
         """
         with self._locked(self._lock_wait):
             refuse_unfinished(self._git, self._worktree)
-            yield self.head()
+            with disk_may_refuse():
+                yield self.head()
 
     def heal(self) -> None:
         """Clear away what a process of ours left that died while it wrote; not when one writes just now."""
@@ -222,7 +221,7 @@ class CommitEngine:
         return reapplied(self._git, self._objects, edit, before, now)
 
     def _blobs(
-        self, now: MemorySnapshot, contents: Mapping[str, bytes | None], from_drafts: bool = False
+        self, now: MemorySnapshot, contents: Mapping[str, bytes | None], from_drafts: bool
     ) -> dict[str, Change]:
         changes: dict[str, Change] = {}
         for path, data in contents.items():
@@ -233,10 +232,7 @@ class CommitEngine:
             runs = (entry is not None and entry.executable) or (
                 from_drafts and executable(self._worktree / path)
             )
-            try:
-                changes[path] = (str(self._git.create_blob(data)), mode_of(runs))
-            except (OSError, pygit2.GitError) as error:
-                raise cannot_write(error) from error
+            changes[path] = (str(self._git.create_blob(data)), mode_of(runs))
         return changes
 
     def _changes_to(self, now: MemorySnapshot, tree: str) -> dict[str, Change]:
@@ -250,16 +246,15 @@ class CommitEngine:
     def _commit(
         self,
         now: MemorySnapshot,
-        changes: Mapping[str, Change],
+        contents: Mapping[str, bytes | None],
         message: str,
         author: Author,
         as_drafts: bool = False,
     ) -> str:
-        try:
+        with written_together(len(contents)):
+            changes = self._blobs(now, contents, as_drafts)
             tree = tree_with(self._git, now.root, changes)
-        except (OSError, pygit2.GitError) as error:
-            raise cannot_write(error) from error
-        made = self._make(now, tree, message, author, None)
+            made = self._make(now, tree, message, author, None)
         self._move(now, made, changes, message, as_drafts)
         return made
 
@@ -267,10 +262,7 @@ class CommitEngine:
         """The commit as an object that nothing names yet."""
         who = signature(author)
         parents = [pygit2.Oid(hex=parent) for parent in (now.revision, merged) if parent is not None]
-        try:
-            return str(self._git.create_commit(None, who, who, message, pygit2.Oid(hex=tree), parents))
-        except (OSError, pygit2.GitError) as error:
-            raise cannot_write(error) from error
+        return str(self._git.create_commit(None, who, who, message, pygit2.Oid(hex=tree), parents))
 
     def _move(
         self,
@@ -280,9 +272,6 @@ class CommitEngine:
         message: str,
         as_drafts: bool = False,
     ) -> None:
-        try:
-            files = {} if as_drafts else refuse_drafts(self._worktree, now, changes)
-        except OSError as error:
-            raise cannot_write(error) from error
+        files = {} if as_drafts else refuse_drafts(self._worktree, now, changes)
         words = "commit: " + message.split("\n", 1)[0]
         self._landing.land(now.revision, made, changes, files, words, self._index_wait)

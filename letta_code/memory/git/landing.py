@@ -21,7 +21,7 @@ import pygit2
 from pygit2.enums import FileMode
 
 from letta_code.errors import MemoryConflict, StorageError
-from letta_code.memory.git.locks import cannot_write, lock_stays
+from letta_code.memory.git.locks import NO_LINKS, cannot_write, lock_stays
 from letta_code.memory.git.objects import MANY, GitObjects
 from letta_code.memory.git.worktree import Change, blob_at, remove
 from letta_code.storage import private_folder, write_atomically
@@ -141,7 +141,7 @@ class Landing:
             try:
                 os.link(file, kept)
             except OSError as error:
-                if error.errno not in _NO_LINKS:
+                if error.errno not in NO_LINKS:
                     raise
         if change is None:
             remove(self._worktree, path)
@@ -241,9 +241,6 @@ class Landing:
                     lock.unlink(missing_ok=True)
                 return
             time.sleep(0.005)
-
-
-_NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def _id(change: Change) -> str | None:

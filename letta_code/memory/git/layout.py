@@ -59,16 +59,21 @@ def create_repository(
 
 def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
     """The repository and its work tree."""
-    if not git_dir.is_dir():
-        raise MemoryStoreError(
-            f"there is no memory repository at {git_dir}",
-            "create an agent, or restore the folder from a copy",
-        )
     try:
+        if not git_dir.is_dir():
+            raise MemoryStoreError(
+                f"there is no memory repository at {git_dir}",
+                "create an agent, or restore the folder from a copy",
+            )
         worktree = _worktree_of(git_dir)
-        if not worktree.exists():
+        if _is_missing(worktree):
             _restore(git_dir, worktree)
         git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
+    except PermissionError as error:
+        raise MemoryStoreError(
+            f"the memory repository {git_dir} cannot be read: {error.strerror}",
+            "check the owner of the folder and of those above it",
+        ) from error
     except (KeyError, OSError, pygit2.GitError) as error:
         if "not owned" in str(error) or git_dir.stat().st_uid != os.geteuid():
             raise MemoryStoreError(
@@ -82,17 +87,30 @@ def open_repository(git_dir: Path) -> tuple[pygit2.Repository, Path]:
     return git, worktree
 
 
+def _is_missing(worktree: Path) -> bool:
+    """Whether the work tree is gone as a whole; an empty folder without our link is none."""
+    if (worktree / ".git").exists():
+        return False
+    return not worktree.exists() or not any(worktree.iterdir())
+
+
 def _restore(git_dir: Path, worktree: Path) -> None:
-    """Check out a work tree that is missing as a whole; others who open memory now wait with their writes."""
+    """Check out a work tree that is missing as a whole; others who open memory now wait with their writes.
+    It appears by one rename: half of it would look as if the rest had been deleted."""
     with locked(
         git_dir / "letta.lock", _RESTORE_WAIT, "memory is busy: its folder is being restored", "try again"
     ):
-        if worktree.exists():
+        if not _is_missing(worktree):
             return
-        private_folder(worktree)  # first, since libgit2 opens no repository whose work tree is not there
-        _write_link(git_dir, worktree)
-        git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH)
-        git.checkout(git.head, strategy=CheckoutStrategy.FORCE)
+        made = worktree.with_name(f".{worktree.name}.restored")
+        shutil.rmtree(made, ignore_errors=True)
+        private_folder(made)
+        _write_link(git_dir, made)
+        # As a bare one, since libgit2 opens no repository whose work tree is not there.
+        git = pygit2.Repository(str(git_dir), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
+        strategy = CheckoutStrategy.FORCE | CheckoutStrategy.DONT_UPDATE_INDEX
+        git.checkout("HEAD", strategy=strategy, directory=str(made))
+        os.rename(made, worktree)
 
 
 def _initialise(made: Path, git_dir: Path, worktree: Path) -> None:

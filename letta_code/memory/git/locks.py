@@ -4,6 +4,7 @@ repository in which nobody should.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ import pygit2
 from pygit2.enums import RepositoryState
 
 from letta_code.errors import MemoryStoreError
+
+NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""What a file system says that has no hard links, or no more of them."""
 
 _OURS = b"letta-code\n"
 _UNFINISHED = {
@@ -89,11 +93,19 @@ def index_lock(git_dir: Path, wait: float) -> Iterator[None]:
 
 
 def _taken(ready: Path, lock: Path) -> bool:
-    """Make `lock`, in one step with what says that it is ours."""
+    """Make `lock`, in one step with what says that it is ours; in two where there are no hard links."""
     try:
         os.link(ready, lock)
     except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        try:
+            with open(lock, "xb") as file:
+                file.write(_OURS)
+        except FileExistsError:
+            return False
     return True
 
 
@@ -120,6 +132,19 @@ def lock_stays(file: Path) -> MemoryStoreError:
         f"memory is locked by {file}{age}",
         "if no git command runs in the memory folder, it is left over: delete that file and try again",
     )
+
+
+@contextmanager
+def disk_may_refuse() -> Iterator[None]:
+    """What libgit2 and the system say of a disk that is full or read-only becomes one line.
+
+    Raises:
+        MemoryStoreError: the disk refuses.
+    """
+    try:
+        yield
+    except (OSError, pygit2.GitError) as error:
+        raise cannot_write(error) from error
 
 
 def cannot_write(error: Exception) -> MemoryStoreError:

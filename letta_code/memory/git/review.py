@@ -19,6 +19,7 @@ from pygit2.enums import FileMode, SortMode
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Edit
+from letta_code.memory.git.locks import disk_may_refuse
 from letta_code.memory.git.objects import signature, tree_with
 from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import Author, MemoryCommit, Provenance, commit_message, read_message
@@ -72,20 +73,20 @@ def hold(
 
     Raises:
         MemoryEditError: it does not fit, breaks a rule or would change nothing.
+        MemoryStoreError: the disk refuses.
     """
     base = repository.snapshot(expected)
     changes = changes_of(repository, edit, base.revision)
     check(SnapshotFiles(base), changes, AGENT)
-    git = repository.git
-    blobs = {
-        path: None if data is None else (str(git.create_blob(data)), _mode(base, path))
-        for path, data in changes.items()
-    }
-    tree = pygit2.Oid(hex=tree_with(git, base.root, blobs))
-    who = signature(author)
-    message = commit_message(reason, provenance)
-    made = git.create_commit(None, who, who, message, tree, [pygit2.Oid(hex=base.revision)])
-    git.references.create(f"{BRANCHES}{str(made)[:10]}", made, force=True)
+    git, who, message = repository.git, signature(author), commit_message(reason, provenance)
+    with disk_may_refuse():
+        blobs = {
+            path: None if data is None else (str(git.create_blob(data)), _mode(base, path))
+            for path, data in changes.items()
+        }
+        tree = pygit2.Oid(hex=tree_with(git, base.root, blobs))
+        made = git.create_commit(None, who, who, message, tree, [pygit2.Oid(hex=base.revision)])
+        git.references.create(f"{BRANCHES}{str(made)[:10]}", made, force=True)
     return repository.describe(str(made))
 
 
@@ -202,11 +203,13 @@ def _undecided(repository: MemoryRepository) -> Iterator[str]:
     start = pygit2.Oid(hex=repository.head())
     for commit in repository.git.walk(start, SortMode.TOPOLOGICAL | SortMode.TIME):
         message = commit.message
-        decided.update(_VERDICT.findall(message))
-        if "\nLetta-Source: " not in message or str(commit.id) in decided:
-            continue
-        trailers = read_message(message)[1]
-        if trailers.get("Letta-Source", "") not in _STATED and "Letta-Reviewed" not in trailers:
+        source, reviewed = "", False
+        if "\nLetta-Source: " in message:
+            trailers = read_message(message)[1]
+            source, reviewed = trailers.get("Letta-Source", ""), "Letta-Reviewed" in trailers
+        if source in _STATED:
+            decided.update(_VERDICT.findall(message))
+        elif not reviewed and str(commit.id) not in decided:
             yield str(commit.id)
 
 
