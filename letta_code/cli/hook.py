@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from letta_code.cli.show import label
-from letta_code.errors import EXIT_FAILED, LettaError
+from letta_code.errors import EXIT_FAILED, LettaError, UsageError
 
 if TYPE_CHECKING:
     from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.snapshot import Problem
+    from letta_code.paths import Paths
 
 _SCISSORS = "# ------------------------ >8 ------------------------"
 
@@ -31,7 +32,9 @@ def main(words: Sequence[str]) -> int:
         if words[0] == "message":
             return refuse(problems_of_message(Path(words[2])))
         from letta_code.memory.git.check import opened_inside_git
+        from letta_code.paths import Paths
 
+        refuse_held(os.environ, Paths.from_environment())
         memory = opened_inside_git(Path(words[1]))
         return refuse([line(problem) for problem in problems_of_staged(memory, os.environ)])
     except LettaError as error:
@@ -43,6 +46,23 @@ def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType |
     from letta_code.cli.entry import report_bug
 
     report_bug(kind, error, trace)
+
+
+def refuse_held(environment: Mapping[str, str], paths: Paths) -> None:
+    """Refuse to commit for an agent (its shell names it) whose writes are held back.
+
+    Raises:
+        UsageError: they are.
+    """
+    if not environment.get("LETTA_AGENT_ID"):
+        return
+    from letta_code.settings import load_settings
+
+    if load_settings(paths).memory.review == "hold":
+        raise UsageError(
+            "what an agent writes is held for the person's review, so its shell cannot commit",
+            "use the memory tool; or leave the drafts for the person (letta memory status, commit)",
+        )
 
 
 def problems_of_staged(memory: MemoryRepository, environment: Mapping[str, str]) -> tuple[Problem, ...]:

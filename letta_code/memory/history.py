@@ -14,6 +14,7 @@ from letta_code.errors import MemoryEditError
 Source = Literal["user-stated", "inferred", "tool-output", "import", "reflection"]
 
 _TRAILER = re.compile(r"(Letta-[A-Za-z-]+): (.*)\Z")
+_ANY_TRAILER = re.compile(r"[A-Za-z0-9-]+: |\(cherry picked from commit ")
 _FORGED = re.compile(r"\s*letta-[\w-]*\s*:", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 
@@ -119,12 +120,15 @@ def commit_message(reason: str, provenance: Provenance | None) -> str:
 
 
 def read_message(message: str) -> tuple[str, dict[str, str]]:
-    """Reason and trailers of a commit message."""
-    paragraphs = message.strip().split("\n\n")
-    matches = [_TRAILER.match(line) for line in paragraphs[-1].splitlines()]
-    if len(paragraphs) == 1 or not all(matches):
+    """Reason and trailers of a commit message. Trailers of others (`Signed-off-by`) stay in the reason."""
+    *paragraphs, last = message.strip().split("\n\n")
+    lines = last.splitlines()
+    start = next((at for at, line in enumerate(lines) if _TRAILER.match(line)), len(lines))
+    if not paragraphs or start == len(lines) or not all(map(_ANY_TRAILER.match, lines[start:])):
         return message.strip(), {}
-    return "\n\n".join(paragraphs[:-1]).strip(), {match[1]: match[2] for match in matches if match}
+    trailers = {match[1]: match[2] for line in lines if (match := _TRAILER.match(line))}
+    others = "\n".join(line for line in lines if not _TRAILER.match(line))
+    return "\n\n".join([*paragraphs, others]).strip(), trailers
 
 
 def _trailers(provenance: Provenance | None) -> str:

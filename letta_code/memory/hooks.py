@@ -38,17 +38,25 @@ sys.exit(main(sys.argv[1:]))' "$package" "$1" "$repository" "$2"
   fi
 }}
 
-trailer() {{
-  case $3 in
-    '' | *[!A-Za-z0-9_-]*) ;;
-    *) git interpret-trailers --in-place --if-exists replace --trailer "$2: $3" "$1" ;;
-  esac
-}}
-
+# What an agent's message says of its own origin is not believed.
 trailers() {{
+  [ -n "$LETTA_AGENT_ID" ] || return 0
   grep -qv -e '^#' -e '^[[:space:]]*$' "$1" || return 0
-  trailer "$1" Letta-Agent "$LETTA_AGENT_ID"
-  trailer "$1" Letta-Conversation "$LETTA_CONVERSATION_ID"
+  message=$1
+  if grep -iv '^letta-[a-z-]*[[:space:]]*:' "$message" >"$message.letta"; then
+    cat "$message.letta" >"$message"
+  fi
+  rm -f "$message.letta"
+  set -- --trailer 'Letta-Source: inferred'
+  case $LETTA_CONVERSATION_ID in
+    '' | *[!A-Za-z0-9_-]*) ;;
+    *) set -- --trailer "Letta-Conversation: $LETTA_CONVERSATION_ID" "$@" ;;
+  esac
+  case $LETTA_AGENT_ID in
+    *[!A-Za-z0-9_-]*) ;;
+    *) set -- --trailer "Letta-Agent: $LETTA_AGENT_ID" "$@" ;;
+  esac
+  git interpret-trailers --in-place --if-exists replace "$@" "$message"
 }}
 
 case ${{0##*/}} in

@@ -12,6 +12,7 @@ from letta_code.memory.edits import Replace
 from letta_code.memory.git.check import problems_of_head
 from letta_code.memory.git.log import log
 from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.review import pending
 from letta_code.memory.hooks import NAMES, missing_hooks
 from letta_code.memory.render import render_memory
 from tests.memory.conftest import AGENT
@@ -101,22 +102,50 @@ def test_a_read_only_block_is_the_persons_alone(repository: MemoryRepository) ->
     assert _git(repository, "commit", "-m", "x").returncode == 0
 
 
-def test_what_an_agent_commits_with_plain_git_says_so(repository: MemoryRepository) -> None:
+def test_what_an_agent_commits_with_plain_git_says_so_and_waits_for_review(
+    repository: MemoryRepository,
+) -> None:
     for words in (
-        ["-m", "why\n\nLetta-Agent: agent-other"],
+        ["-m", "why\n\nLetta-Agent: agent-other\nLetta-Source: user-stated\nLetta-Reviewed: person"],
         ["-m", "why", "--no-verify"],
-        ["--allow-empty", "-m", "why"],
+        ["-s", "-m", "why"],
     ):
         _write(repository, "notes/a.md", f"{words}\n")
         _git(repository, "add", "-A")
         assert _git(repository, "commit", *words, env=SHELL).returncode == 0
         (commit,) = log(repository, 1)
-        assert commit.reason == "why"
-        assert dict(commit.trailers) == {"Letta-Agent": "agent-7", "Letta-Conversation": "conv-8"}
+        assert commit.reason.startswith("why")
+        assert dict(commit.trailers) == {
+            "Letta-Agent": "agent-7",
+            "Letta-Conversation": "conv-8",
+            "Letta-Source": "inferred",
+        }
+        assert pending(repository)[0].commit == commit
+    verdict = f"I confirm\n\nLetta-Confirms: {commit.revision}\n\nThis reverts commit {commit.revision}."
+    assert _git(repository, "commit", "--allow-empty", "-m", verdict, env=SHELL).returncode == 0
+    assert [item.commit.revision for item in pending(repository)][1] == commit.revision
     forged = {"LETTA_AGENT_ID": "x\nLetta-Source: user-stated"}
     _write(repository, "notes/a.md", "forged\n")
     assert _git(repository, "commit", "-qam", "why", env=forged).returncode == 0
-    assert log(repository, 1)[0].trailers == {}
+    assert log(repository, 1)[0].trailers == {"Letta-Source": "inferred"}
+
+
+def test_an_agents_plain_commit_is_refused_while_its_writes_are_held(
+    repository: MemoryRepository, tmp_path: Path
+) -> None:
+    settings = tmp_path / "letta" / "config" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"memory": {"review": "hold"}}')
+    place = {"LETTA_HOME": str(tmp_path / "letta")}
+    _write(repository, "notes/a.md", "x\n")
+    _git(repository, "add", "-A")
+    head = repository.head()
+    done = _git(repository, "commit", "-m", "why", env=SHELL | place)
+    assert done.returncode != 0
+    assert "held for the person's review" in done.stderr
+    assert "use the memory tool" in done.stderr
+    assert repository.head() == head
+    assert _git(repository, "commit", "-m", "why", env=place).returncode == 0
 
 
 def test_an_empty_message_still_stops_a_commit(repository: MemoryRepository) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from letta_code.cli.hook import refuse_held
 from letta_code.cli.memory.common import (
     Agent,
     AllowSecret,
     Json,
     OverLimit,
-    in_agents_shell,
     opened,
     overrides,
     person,
@@ -25,7 +25,6 @@ from letta_code.cli.memory.review import waiting
 from letta_code.cli.memory.sharing import last_sync, sync_record
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label
-from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
     from letta_code.memory.git.undo import Restoring
@@ -53,7 +52,7 @@ def revert(
     from letta_code.memory.git import undo as git_undo
 
     state, repository = opened(ctx, agent)
-    refuse_held(ctx.obj)
+    refuse_held(ctx.obj.environment, ctx.obj.paths)
     made = git_undo.revert(
         repository,
         repository.resolve(revision),
@@ -79,14 +78,14 @@ def restore(
             "--from", metavar="REV", autocompletion=complete_revisions, help="As it was in this commit."
         ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would happen.")] = False,
     message: Annotated[str | None, typer.Option("--message", "-m", metavar="WHY", help="Why.")] = None,
     agent: Agent = None,
     allow_secret: AllowSecret = False,
     over_limit: OverLimit = False,
     json: Json = False,
 ) -> None:
-    """Bring a file or folder back as it was, by a new commit. Uncommitted edits and files that were never
+    """Bring a file or folder back as it was. This makes a new commit. Uncommitted edits and files that were never
     committed stay as they are; files of the folder that came later leave memory, and stay in its history."""
     from letta_code.memory.git import undo as git_undo
 
@@ -96,7 +95,7 @@ def restore(
     plan = git_undo.restoring(repository, name, was.revision)
     made = None
     if not dry_run:
-        refuse_held(ctx.obj)
+        refuse_held(ctx.obj.environment, ctx.obj.paths)
         made = git_undo.restore(
             repository,
             name,
@@ -122,8 +121,8 @@ def restore(
 
 @app.command()
 def status(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
-    """Edits in the work tree that are not committed, and so not seen by the agent; and how many memories
-    wait for review."""
+    """What is not committed, not reviewed, not synced. Edits of the work tree that are not committed are not
+    seen by the agent."""
     from letta_code.memory.git.review import count_pending
 
     state, repository = opened(ctx, agent)
@@ -156,9 +155,9 @@ def commit(
     allow_secret: AllowSecret = False,
     over_limit: OverLimit = False,
 ) -> None:
-    """Commit every edit of the work tree, so that the agent sees it in its next turn."""
+    """Commit your edits, so that the agent sees them. All of the work tree, or nothing."""
     state, repository = opened(ctx, agent)
-    refuse_held(ctx.obj)
+    refuse_held(ctx.obj.environment, ctx.obj.paths)
     made = repository.commit_drafts(
         message,
         person(ctx.obj, state),
@@ -173,19 +172,6 @@ def path(ctx: typer.Context, agent: Agent = None) -> None:
     """Print the folder with the files. Plain git works there."""
     place: Place = ctx.obj
     sys.stdout.write(f"{place.paths.memory_worktree(place.agent(agent).key)}\n")
-
-
-def refuse_held(place: Place) -> None:
-    """Refuse to write for an agent whose writes are held back.
-
-    Raises:
-        UsageError: they are.
-    """
-    if in_agents_shell(place) and place.settings().memory.review == "hold":
-        raise UsageError(
-            "what an agent writes is held for the person's review, so its shell cannot commit",
-            "use the memory tool; or leave the drafts for the person (letta memory status, commit)",
-        )
 
 
 def _tell_plan(plan: Restoring) -> None:

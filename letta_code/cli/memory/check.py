@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from letta_code.cli.hook import line, problems_of_staged, refuse
+from letta_code.cli.hook import line, problems_of_staged, refuse, refuse_held
 from letta_code.cli.memory.common import Agent, Json, opened, overrides
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label, table
+from letta_code.cli.sizes import window_of
 from letta_code.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from letta_code.agent.state import AgentState
     from letta_code.memory.budget import Budget
     from letta_code.memory.snapshot import Problem
 
@@ -32,10 +32,8 @@ def check(
     agent: Agent = None,
     json: Json = False,
 ) -> int:
-    """What is wrong with memory, its drafts and its repository, and what it takes of the model's window.
-
-    Exit code 1 when something is wrong.
-    """
+    """What is wrong, and how large memory is. Files, drafts and the repository are checked; exit code 1 when
+    something is wrong."""
     return _check_staged(ctx, agent, json) if staged else _check_all(ctx, agent, json)
 
 
@@ -52,7 +50,7 @@ def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
     snapshot = memory.snapshot()
     files, drafts = problems_of_head(snapshot), problems_of_drafts(memory, overrides(place))
     faults = problems_of_repository(memory)
-    window, budget = _window(place, state), measure(snapshot)
+    window, budget = window_of(place, state), measure(snapshot)
     warnings = pressure(budget, window, place.settings().memory.budget)
     code = EXIT_FAILED if files or drafts or faults else 0
     if json:
@@ -82,6 +80,8 @@ def _check_staged(ctx: typer.Context, agent: str | None, json: bool) -> int:
 
     place: Place = ctx.obj
     git_dir = _inherited(place)
+    if git_dir is not None:
+        refuse_held(place.environment, place.paths)
     memory = opened_inside_git(git_dir) if git_dir is not None else opened(ctx, agent)[1]
     found = problems_of_staged(memory, place.environment)
     if json:
@@ -99,16 +99,6 @@ def _inherited(place: Place) -> Path | None:
         return None
     git_dir = (Path.cwd() / named).resolve()
     return None if missing_hooks(git_dir) else git_dir
-
-
-def _window(place: Place, state: AgentState) -> int:
-    """The window of the agent's model in tokens; 0 when none is set."""
-    from letta_code.models.catalog import model_info
-
-    handle = state.model or place.settings().model
-    provider, _, name = (handle or "").partition("/")
-    info = model_info(provider, name) if name else None
-    return info.window if info is not None and info.known else 0
 
 
 def _listed(problems: tuple[Problem, ...]) -> list[dict[str, str]]:

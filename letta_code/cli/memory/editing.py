@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from letta_code.cli.memory.changes import refuse_held
+from letta_code.cli.hook import refuse_held
 from letta_code.cli.memory.common import (
     Agent,
     AllowSecret,
@@ -62,14 +62,13 @@ def edit(
     allow_secret: AllowSecret = False,
     over_limit: OverLimit = False,
 ) -> None:
-    """Change a memory file in $VISUAL or $EDITOR, and commit it. A text that is refused is kept, and can be
-    mended."""
+    """Edit a file in $VISUAL or $EDITOR, and commit it. A text that is refused is kept, and can be mended."""
     from letta_code.memory.edits import Put
     from letta_code.memory.git.undo import has_draft
 
     place: Place = ctx.obj
     state, repository = opened(ctx, agent)
-    refuse_held(place)
+    refuse_held(place.environment, place.paths)
     waived = overrides(place, allow_secret, over_limit)
     if message is None and not sys.stdin.isatty():
         raise UsageError("why? nobody can be asked here", "say it: letta memory edit PATH -m WHY")
