@@ -2,49 +2,65 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from letta_code.errors import MemoryStoreError
+from letta_code.errors import LettaError, MemoryStoreError
 from letta_code.memory.edits import Create, Put, Replace
-from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.repository import MemoryCommit, MemoryRepository, Provenance
+from letta_code.memory.git.review import hold
+from letta_code.memory.git.undo import restore, revert
 from tests.memory.conftest import AGENT, SEED, Git
 from tests.memory.test_writers import everything
 
-_WRITE = """
-import sys
-from pathlib import Path
-from letta_code.errors import LettaError
-from letta_code.memory.edits import Put
-from letta_code.memory.git.repository import Author, MemoryRepository
-{before}
-try:
-    repository = MemoryRepository.open(Path(sys.argv[1]), index_wait=0.05)
-    edit = Put({{"system/human.md": b"new\\n" * {lines}, "made.md": b"x\\n"}})
-    repository.commit(edit, "why", Author("A", "a@x"))
-except LettaError as error:
-    print(type(error).__name__, error.message, error.hint, sep="|")
-"""
+
+def put(repository: MemoryRepository, lines: int = 1) -> MemoryCommit:
+    edit = Put({"system/human.md": b"new\n" * lines, "made.md": b"x\n"})
+    return repository.commit(edit, "why", AGENT)
 
 
-def write(repository: MemoryRepository, before: str = "", lines: int = 1) -> str:
-    """Commit in another process, which does `before` first; what it says."""
-    done = subprocess.run(
-        [sys.executable, "-c", _WRITE.format(before=before, lines=lines), str(repository.git_dir)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+def write(
+    repository: MemoryRepository,
+    before: Callable[[], object] = lambda: None,
+    work: Callable[[MemoryRepository], object] = put,
+) -> str:
+    """Do `work` in another process, which does `before` first; what it says."""
+
+    def child() -> str:
+        try:
+            before()
+            work(MemoryRepository.open(repository.git_dir, index_wait=0.05))
+        except LettaError as error:
+            return f"{type(error).__name__}|{error.message}|{error.hint}\n"
+        return ""
+
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writing, child().encode())
+            os._exit(0)
+        finally:
+            os.write(writing, traceback.format_exc().encode())
+            os._exit(1)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        said = pipe.read()
+    assert os.waitpid(pid, 0)[1] == 0, said
+    return said
 
 
 @contextmanager
@@ -56,9 +72,9 @@ def nothing_changes(repository: MemoryRepository) -> Iterator[None]:
     assert everything(repository) == before
 
 
-def commit_and_end(git_dir: Path, step: int, number: int) -> int:
-    """Commit in a process that gets the signal `number` at the n-th step that Python takes on the disk; its
-    exit code."""
+def end_at(step: int, number: int, work: Callable[[], object]) -> int:
+    """Do `work` in a process that gets the signal `number` at the n-th step that Python takes on the disk;
+    its exit code."""
     child = os.fork()
     if child == 0:
         counted = 0
@@ -70,18 +86,20 @@ def commit_and_end(git_dir: Path, step: int, number: int) -> int:
                 os.kill(os.getpid(), number)
 
         try:
-            repository = MemoryRepository.open(git_dir)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.addaudithook(count)
-            repository.commit(
-                Put({"system/human.md": b"new\n", "reference/build.md": None, "deep/er/made.md": b"x\n"}),
-                "why",
-                AGENT,
-            )
+            work()
             os._exit(0)
         finally:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def commit_and_end(git_dir: Path, step: int, number: int) -> int:
+    """The same for a commit of three files."""
+    repository = MemoryRepository.open(git_dir)
+    edit = Put({"system/human.md": b"new\n", "reference/build.md": None, "deep/er/made.md": b"x\n"})
+    return end_at(step, number, lambda: repository.commit(edit, "why", AGENT))
 
 
 _STEPS = ("open", "os.rename", "os.link", "os.remove", "os.rmdir", "os.mkdir", "os.chmod")
@@ -111,7 +129,8 @@ def test_e13_a_process_that_ends_at_any_step_leaves_all_of_a_commit_or_nothing(
         healed = MemoryRepository.open(tmp_path / "repo.git")
         committed = healed.head() != old
         outcomes.add(committed)
-        assert git("fsck", "--strict", "--no-dangling") == ""
+        if step % 4 == 0 or ended == 0:
+            assert git("fsck", "--strict", "--no-dangling") == ""
         assert git("status", "--porcelain") == "A  mine.md\n M system/persona.md\n", step
         assert (healed.worktree / "system/persona.md").read_text() == "a draft\n"
         assert (healed.worktree / "mine.md").read_text() == "another\n"
@@ -127,7 +146,7 @@ def test_a_branch_lock_that_a_dead_process_of_ours_left_is_cleared(
 ) -> None:
     head, step = repository.head(), 0
     while not (repository.git_dir / "letta.landing/journal").exists():
-        step += 1
+        step += 2
         commit_and_end(repository.git_dir, step, signal.SIGKILL)
     (repository.git_dir / "refs/heads/main.lock").write_bytes(b"")
     healed = MemoryRepository.open(repository.git_dir)
@@ -153,49 +172,90 @@ def test_e13_a_lock_of_another_program_is_named_with_its_age_and_left_alone(
     assert write(repository) == ""
 
 
-def test_a_disk_that_is_full_changes_nothing(repository: MemoryRepository, git: Git) -> None:
-    for size in (0, 100, 3_000, 20_000):
-        limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+def revert_first(repository: MemoryRepository) -> MemoryCommit:
+    return revert(repository, "HEAD~1", AGENT)
+
+
+def restore_all(repository: MemoryRepository) -> MemoryCommit:
+    return restore(repository, "", "HEAD~2", "Back", AGENT)
+
+
+def hold_one(repository: MemoryRepository) -> MemoryCommit:
+    return hold(repository, Create("held", "d"), "why", AGENT, Provenance(source="inferred"))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [partial(put, lines=10_000), revert_first, restore_all, hold_one],
+    ids=["put", "revert", "restore", "hold"],
+)
+def test_a_disk_that_is_full_changes_nothing(
+    repository: MemoryRepository, git: Git, work: Callable[[MemoryRepository], object]
+) -> None:
+    lines = "".join(f"{number}\n" for number in range(9))
+    for text in (lines, lines.replace("1", "one"), lines.replace("1", "one").replace("8", "eight")):
+        repository.commit(Put({"reference/build.md": text.encode()}), "Numbers", AGENT)
+    for size in (0, 20, 100, 20_000) if isinstance(work, partial) else (0, 20):
         with nothing_changes(repository):
-            said = write(repository, limit, lines=10_000)
+            limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size))
+            said = write(repository, limit, work)
             assert said.startswith(("MemoryStoreError|cannot write", "StorageError|cannot")), (size, said)
             assert "space" in said
             assert said.count("\n") == 1
     assert git("status", "--porcelain") == ""
     assert git("fsck", "--strict", "--no-dangling") == ""
-    assert write(repository) == ""
+    assert write(repository, work=work) == ""
 
 
-_AS_NOBODY = "import os; os.geteuid() == 0 and (os.setgroups([]), os.setgid(65534), os.setuid(65534))"
+def as_nobody() -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
 
 
-def test_a_folder_that_cannot_be_written(repository: MemoryRepository, tmp_path: Path) -> None:
-    (repository.git_dir / "letta.lock").touch()
-    _give_to_nobody(tmp_path)
-    for folder in (repository.worktree / "system", repository.worktree, repository.git_dir):
+@pytest.fixture
+def public() -> Iterator[MemoryRepository]:
+    """A memory in a folder that other users can reach, and own."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = MemoryRepository.create(Path(folder, "repo.git"), Path(folder, "memory"), SEED, AGENT, "Begin")
+        (made.git_dir / "letta.lock").touch()
+        _give(Path(folder), 65534)
+        yield made
+
+
+def test_a_folder_that_cannot_be_written(public: MemoryRepository) -> None:
+    for folder in (public.worktree / "system", public.worktree, public.git_dir):
         mode = folder.stat().st_mode
         folder.chmod(0o500)
-        with nothing_changes(repository):
-            said = write(repository, _AS_NOBODY)
+        with nothing_changes(public):
+            said = write(public, as_nobody)
             assert "Permission denied" in said
             assert "owner" in said
             assert said.count("\n") == 1
         folder.chmod(mode)
-    assert write(repository, _AS_NOBODY) == ""
+    public.git_dir.parent.chmod(0)
+    assert "cannot be read: Permission denied|" in write(public, as_nobody)
+    public.git_dir.parent.chmod(0o755)
+    assert write(public, as_nobody) == ""
 
 
-def test_e15_a_repository_of_another_user(repository: MemoryRepository, tmp_path: Path) -> None:
+def test_e15_a_repository_of_another_user(public: MemoryRepository) -> None:
     if os.geteuid() != 0:
         pytest.fail("needs to be root, to give files to another user")
-    home = tmp_path / "home"
+    home = public.git_dir.parent / "home"
     home.mkdir()
-    (repository.git_dir / "letta.lock").touch()
-    _give_to_nobody(tmp_path)
-    for part in (repository.git_dir, repository.worktree):
+    _give(home, 65534)
+    for part in (public.git_dir, public.worktree):
         _give(part, 12345)
-    _open_to_all(tmp_path)
-    with nothing_changes(repository):
-        said = write(repository, _AS_NOBODY + f"; os.environ['HOME'] = {str(home)!r}")
+
+    def at_home() -> None:
+        as_nobody()
+        os.environ["HOME"] = str(home)
+
+    with nothing_changes(public):
+        said = write(public, at_home)
     assert "belongs to another user|give it back: chown -R 65534" in said
     assert said.count("\n") == 1
     assert list(home.iterdir()) == []
@@ -281,29 +341,53 @@ def test_a_work_tree_that_is_gone_comes_back_and_one_that_moved_is_not_confused(
     assert (tmp_path / "moved/draft.md").read_text() == "draft\n"
 
 
+def test_a_work_tree_whose_return_was_interrupted_at_any_step_comes_back_whole(
+    repository: MemoryRepository, git: Git
+) -> None:
+    step, ended = 0, -1
+    while ended != 0:
+        step += 1
+        shutil.rmtree(repository.worktree)
+        ended = end_at(step, signal.SIGKILL, lambda: MemoryRepository.open(repository.git_dir))
+        assert MemoryRepository.open(repository.git_dir).status() == ()
+        assert git("status", "--porcelain") == ""
+        assert {path.name for path in repository.git_dir.parent.iterdir()} == {"repo.git", "memory"}
+    assert step > 4
+    shutil.rmtree(repository.worktree)
+    repository.worktree.mkdir()
+    assert MemoryRepository.open(repository.git_dir).status() == ()
+
+
+def test_a_file_system_without_hard_links_will_do(repository: MemoryRepository, git: Git) -> None:
+    def no_links() -> None:
+        def refuse(event: str, _: object) -> None:
+            if event == "os.link":
+                raise OSError(errno.EPERM, "Operation not permitted")
+
+        sys.addaudithook(refuse)
+
+    assert write(repository, no_links) == ""
+    assert git("status", "--porcelain") == ""
+    assert not (repository.git_dir / "index.lock").exists()
+    (repository.worktree / "made.md").write_text("x\ny\n")
+    assert "made.md: has an uncommitted draft" in write(
+        repository, no_links, lambda memory: memory.commit(Put({"made.md": b"z\n"}), "why", AGENT)
+    )
+    (repository.git_dir / "index.lock").touch()
+    assert "memory is locked by" in write(repository, no_links)
+    (repository.git_dir / "index.lock").write_bytes(b"letta-code\n")
+    assert write(repository, no_links, lambda memory: memory.commit(Create("n", "d"), "why", AGENT)) == ""
+
+
 def test_e09_two_sessions_start_at_once(tmp_path: Path) -> None:
     made = MemoryRepository.create(tmp_path / "repo.git", tmp_path / "memory", SEED, AGENT, "Begin")
     shutil.rmtree(made.worktree)
-    command = [sys.executable, "-c", _WRITE.format(before="", lines=1), str(made.git_dir)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
-    said = [process.communicate() for process in processes]
-    assert all(err == b"" for _, err in said), said
-    assert sorted(out.split(b"|")[0] for out, _ in said) == [b"", b"MemoryEditError", b"MemoryEditError"]
-
-
-def _give_to_nobody(folder: Path) -> None:
-    if os.geteuid() == 0:
-        _open_to_all(folder)
-        _give(folder, 65534)
+    with ThreadPoolExecutor() as threads:
+        said = list(threads.map(lambda _: write(made), range(3)))
+    assert sorted(words.split("|")[0] for words in said) == ["", "MemoryEditError", "MemoryEditError"]
 
 
 def _give(folder: Path, owner: int) -> None:
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, owner, owner, follow_symlinks=False)
-
-
-def _open_to_all(folder: Path) -> None:
-    """Others may pass through the folders above, which pytest makes private."""
-    for parent in folder.parents:
-        if parent.stat().st_uid == os.geteuid() and str(parent) != "/":
-            parent.chmod(parent.stat().st_mode | 0o011)
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, owner, owner, follow_symlinks=False)
