@@ -120,6 +120,7 @@ class AgentStore:
 
     def _make_memory(self, state: AgentState, files: Mapping[str, str]) -> None:
         from letta_code.memory.git.repository import Author, MemoryRepository
+        from letta_code.memory.seed import START
 
         key = state.key
         private_folder(self._paths.memory_home(key))
@@ -128,7 +129,7 @@ class AgentStore:
             self._paths.memory_worktree(key),
             files,
             Author(state.name, f"{state.id}@letta.local"),
-            "Start memory",
+            START,
         )
 
     def list(self) -> tuple[AgentState, ...]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from letta_code.memory.blocks import new_block
 
+START = "Start memory"
+"""The reason of the commit that they come with."""
+
 _PERSONA = """\
 I am a coding agent who keeps working with the same person. I am direct, careful with what is not mine, and
 I check before I claim. What I learn I write down at once, so that nobody has to tell me twice.

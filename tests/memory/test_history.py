@@ -94,6 +94,9 @@ def test_search_ignores_case_and_unicode_form(repository: MemoryRepository) -> N
     repository.commit(Create("notes/a", "d", "Cafe\u0301 STRASSE\n"), "x", AGENT)
     assert [hit.line for hit in search(repository, "café")] == [4]
     assert [hit.line for hit in search(repository, "straße")] == [4]
+    repository.commit(Create("notes/b", "d", "İZMİR 記憶 a.*b [x]\\d\n"), "x", AGENT)
+    for text in ("izmir", "İzmir", "記憶", ".*", "[x]\\d"):
+        assert [(hit.path, hit.line) for hit in search(repository, text)] == [("notes/b.md", 4)]
 
 
 def test_search_of_the_past_names_who_added_and_who_removed(repository: MemoryRepository) -> None:

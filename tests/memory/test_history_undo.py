@@ -102,3 +102,17 @@ def test_restore_of_nothing_is_said(repository: MemoryRepository) -> None:
         restore(repository, "system/human.md", "HEAD", "x", AGENT)
     with pytest.raises(MemoryStoreError, match="there is no"):
         restore(repository, "system/nobody.md", "HEAD", "x", AGENT)
+
+
+@pytest.mark.parametrize("draft", ["notes", "notes/a.md/mine.md"])
+def test_e45_a_dry_run_says_that_a_draft_lies_in_the_way(repository: MemoryRepository, draft: str) -> None:
+    repository.commit(Create("notes/a", "d", "text"), "New", AGENT)
+    repository.commit(Delete("notes/a"), "Gone", AGENT)
+    file = repository.worktree / draft
+    file.parent.mkdir(exist_ok=True, parents=True)
+    file.write_text("mine")
+    plan = restoring(repository, "notes", "HEAD~1")
+    assert plan.blocked == ("notes/a.md",)
+    with pytest.raises(MemoryEditError):
+        restore(repository, "notes", "HEAD~1", "back", AGENT)
+    assert file.read_text() == "mine"

@@ -101,6 +101,19 @@ def test_rules_of_a_project_go_to_its_folder_with_what_they_include(tmp_path: Pa
     assert b'imported_from: "~/src/.cursor/rules/py.mdc"\n' in data
 
 
+def test_a_cursor_rule_as_its_editor_writes_it_and_the_folder_of_them(tmp_path: Path) -> None:
+    rule = "---\ndescription: \nglobs: **/*.ts\nalwaysApply: false\n---\nUse types\n"
+    write(tmp_path, {".cursor/rules/deep/ts.mdc": rule})
+    for given_path, target in (
+        (tmp_path, "projects/p/cursor/deep/ts.md"),
+        (tmp_path / ".cursor/rules", "reference/rules/deep/ts.md"),
+    ):
+        plan = planned(given_path)
+        data = plan.changes[target]
+        assert data is not None
+        assert "Use types (for files **/*.ts)" in parse_block("x.md", data).description
+
+
 def test_one_file_of_a_project_comes_alone(tmp_path: Path) -> None:
     write(tmp_path, {"CLAUDE.md": "# C\n", "AGENTS.md": "# A\n", ".cursor/rules/x.mdc": "# X\n"})
     assert targets(planned(tmp_path / "AGENTS.md")) == {"AGENTS.md": "projects/p/AGENTS.md"}

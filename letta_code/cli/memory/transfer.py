@@ -53,7 +53,7 @@ def export_command(
     agent: Agent = None,
     json: Json = False,
 ) -> None:
-    """Write memory's committed files as a folder or an archive, or its whole history as a Git bundle."""
+    """Write memory to a folder, an archive or a Git bundle. What is committed; a bundle has all history."""
     from letta_code.memory import exporting
     from letta_code.memory.git.log import log
 
@@ -132,7 +132,7 @@ def import_command(
     agent: Agent = None,
     json: Json = False,
 ) -> int:
-    """Take files into memory, in one commit. Again, it adds nothing; what was changed in memory is kept."""
+    """Take files into memory, in one commit. Done again, it adds nothing; what was changed in memory is kept."""
     from letta_code.memory.importing.kinds import recognise
 
     place: Place = ctx.obj
@@ -173,7 +173,7 @@ class _Import:
         take: bool,
         allow_secret: bool,
     ) -> None:
-        from letta_code.memory.git.bundle import is_fresh
+        from letta_code.memory.git.beginning import is_fresh
         from letta_code.memory.git.commit import SnapshotFiles
         from letta_code.memory.importing.kinds import items_of
         from letta_code.memory.importing.plan import Memory, make_plan

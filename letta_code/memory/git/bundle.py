@@ -19,12 +19,12 @@ import pygit2
 from pygit2.enums import RepositoryOpenFlag, SortMode
 
 from letta_code.errors import MemoryEditError, MemoryStoreError, UsageError
+from letta_code.memory.git.beginning import is_fresh
 from letta_code.memory.git.objects import GitObjects
 from letta_code.memory.git.remote import branch
 from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.importing.sources import TOTAL_LIMIT, Gathered, is_bundle
 from letta_code.memory.rules import checked_path
-from letta_code.memory.seed import default_files
 from letta_code.memory.snapshot import MemorySnapshot
 from letta_code.storage import write_atomically
 
@@ -66,19 +66,6 @@ def write_bundle(repository: MemoryRepository, target: Path) -> str:
         header = f"# v2 git bundle\n{head} refs/heads/{branch(repository)}\n{head} HEAD\n\n"
         write_atomically(target, header.encode("utf-8", "surrogateescape") + pack.read_bytes())
     return head
-
-
-def is_fresh(repository: MemoryRepository) -> bool:
-    """Whether nothing was ever learned here: the first commit of a new agent, and no drafts."""
-    snapshot = repository.snapshot()
-    if repository.git[snapshot.revision].peel(pygit2.Commit).parents:
-        return False
-    seed = default_files()
-    return (
-        snapshot.entries.keys() == seed.keys()
-        and all(snapshot.read(path) == text.encode("utf-8") for path, text in seed.items())
-        and not repository.status()
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,4 +110,5 @@ def _matches(data: bytes, wanted: str) -> Iterator[tuple[int, str]]:
 def _folded(text: str) -> str:
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return folded.replace("i\u0307", "i")  # a capital I with a dot is an i too

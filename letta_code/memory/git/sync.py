@@ -17,15 +17,14 @@ from typing import Literal
 import pygit2
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryRemoteError, MemoryStoreError
+from letta_code.memory.git.beginning import is_fresh, only_begun
 from letta_code.memory.git.commit import SnapshotFiles
-from letta_code.memory.git.log import log
 from letta_code.memory.git.merge import Change, Conflict, Keep, merge
 from letta_code.memory.git.objects import tree_with
 from letta_code.memory.git.remote import SYNCED, branch, target
 from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import Author, Provenance, commit_message
 from letta_code.memory.rules import Overrides, checked_path, problems_of
-from letta_code.memory.seed import default_files
 from letta_code.memory.snapshot import MemorySnapshot, changed_paths
 from letta_code.memory.transport import FETCHED, REMOTE, RemoteHeads, Transport
 
@@ -235,8 +234,8 @@ def _unrelated(
     repository: MemoryRepository, now: MemorySnapshot, tip: str, synced: str | None, adopt: bool
 ) -> _Joined:
     """The remote's history is another one, or lacks what it had (`synced`)."""
-    untouched = synced is None and _only_seed(repository, now)
-    ours = "" if untouched and _is_default(now) else _rescue(repository, now.revision, "local")
+    untouched = synced is None and only_begun(repository)
+    ours = "" if untouched and is_fresh(repository) else _rescue(repository, now.revision, "local")
     if adopt or untouched:
         return _Joined(_move(repository, now, tip), rescued=ours)
     hint = (
@@ -251,17 +250,6 @@ def _unrelated(
         f"the remote was rewritten: it no longer has {synced[:10]}, which was there at the last sync",
         f"{hint}\nwhat the remote had is safe as {old}; `git push --force` there puts yours back",
     )
-
-
-def _only_seed(repository: MemoryRepository, now: MemorySnapshot) -> bool:
-    """Whether nothing was ever learned here: one commit, made with the agent, and no drafts."""
-    commits = log(repository, 2)
-    return len(commits) == 1 and commits[0].reason == "Start memory" and not repository.status()
-
-
-def _is_default(now: MemorySnapshot) -> bool:
-    files = {path: text.encode("utf-8") for path, text in default_files().items()}
-    return now.entries.keys() == files.keys() and all(now.read(path) == files[path] for path in files)
 
 
 def _rescue(repository: MemoryRepository, revision: str, what: str) -> str:

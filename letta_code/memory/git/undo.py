@@ -99,7 +99,7 @@ def restoring(repository: MemoryRepository, path: str, revision: str) -> Restori
     drafts = {draft.path for draft in repository.status()}
     effects = []
     for name, entry in changes.items():
-        if name in drafts:
+        if any(_same_place(name, draft) for draft in drafts):
             effects.append(Effect(name, "blocked"))
         elif entry is None:
             effects.append(Effect(name, "removed"))
@@ -173,6 +173,11 @@ def _files(snapshot: MemorySnapshot, path: str) -> Mapping[str, Entry]:
         return {path: root}
     prefix = f"{path}/" if path else ""
     return {name: entry for name, entry in snapshot.walk(root.id, prefix) if entry.kind == "file"}
+
+
+def _same_place(one: str, other: str) -> bool:
+    """Whether two files cannot both be there: the same name, or a file and what lies in a folder so named."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
 
 
 def _change(entry: Entry | None) -> tuple[str, int] | None:

@@ -206,7 +206,9 @@ def _markdown_alone(path: str) -> str | None:
     if name.startswith("."):
         return "" if name in (".git", ".DS_Store") else "is hidden"
     return (
-        None if path.endswith("/") or path.lower().endswith((".md", ".markdown")) else "is no Markdown file"
+        None
+        if path.endswith("/") or path.lower().endswith((".md", ".markdown", ".mdc"))
+        else "is no Markdown file"
     )
 
 

@@ -16,7 +16,7 @@ ORIGIN = "imported_from"
 
 _DESCRIPTION = 160  # characters
 _OPENING = re.compile(r"\ufeff?---[ \t]*\r?\n")
-_LOOSE = re.compile(r"^(description|globs):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_LOOSE = re.compile(r"^(description|globs):[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 _HEADER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _MARKS = "#>*-+=`_~ \t\ufeff"
 
