@@ -32,8 +32,9 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace the content of `path` by `data`: a reader sees all of the old or all of the new.
+def write_atomically(path: Path, data: bytes, mode: int = 0o600, durable: bool = True) -> None:
+    """Replace the content of `path` by `data`: a reader sees all of the old or all of the new. What is not
+    `durable` does not wait for the disk: after a power cut the file may be damaged.
 
     Raises:
         StorageError: it cannot be written; the old content is untouched.
@@ -46,9 +47,11 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        if durable:
+            _sync_folder(path.parent)
     except OSError as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)

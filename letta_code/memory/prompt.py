@@ -16,6 +16,7 @@ from letta_code.storage import write_atomically
 
 PLACEHOLDER = "{CORE_MEMORY}"
 _KEPT = 200
+"""Compiled prompts on disk; beyond it the older half is deleted."""
 
 
 class SnapshotSource(Protocol):
@@ -91,10 +92,12 @@ def _store(file: Path, made: CompiledPrompt) -> None:
         "text": base_hash(made.text),
         "problems": [[item.path, item.message] for item in made.problems],
     }
-    write_atomically(file, (json.dumps(facts) + "\n" + made.text).encode("utf-8"))
-    files = sorted(file.parent.glob("*.txt"), key=lambda path: path.stat().st_mtime)
-    for old in files[:-_KEPT]:
-        old.unlink(missing_ok=True)
+    # Its hash is checked when it is read, so it need not wait for the disk.
+    write_atomically(file, (json.dumps(facts) + "\n" + made.text).encode("utf-8"), durable=False)
+    files = list(file.parent.glob("*.txt"))
+    if len(files) > _KEPT:
+        for old in sorted(files, key=lambda path: path.stat().st_mtime)[: -(_KEPT // 2)]:
+            old.unlink(missing_ok=True)
 
 
 def _quietly(action: Callable[[], None]) -> None:

@@ -10,15 +10,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
 from letta_code.memory.blocks import Block
 from letta_code.memory.rules import MARKERS, clashes, has_markers, is_over_limit, repeated_keys
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One name in a folder. `kind` "other" is a symbolic link or a submodule: listed, never followed.
     `name` of bytes that are not UTF-8 holds surrogates."""
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
+from operator import attrgetter
 from typing import Literal, cast
 
 import pygit2
-from pygit2.enums import ConfigLevel, FileMode, Option
+from pygit2.enums import ConfigLevel, FileMode, ObjectType, Option
 
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.blocks import Block, parse_block
@@ -23,12 +24,13 @@ for _level in (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, Con
     pygit2.settings.search_path[_level] = ""
 pygit2.option(Option.ENABLE_FSYNC_GITDIR, True)
 
-_KINDS: dict[int, Literal["file", "folder", "other"]] = {
-    int(FileMode.TREE): "folder",
-    int(FileMode.BLOB): "file",
-    int(FileMode.BLOB_EXECUTABLE): "file",
+_FOLDER, _EXECUTABLE = b"40000", b"100755"
+_KINDS: dict[bytes, Literal["file", "folder", "other"]] = {
+    _FOLDER: "folder",
+    b"100644": "file",
+    _EXECUTABLE: "file",
 }
-_EXECUTABLE = int(FileMode.BLOB_EXECUTABLE)
+"""By the mode as a tree object writes it."""
 
 _BACK = 1000
 """Commits that are looked through for the last readable version of a file."""
@@ -58,18 +60,18 @@ class GitObjects:
     def __init__(self, git: pygit2.Repository) -> None:
         self._git = git
         self.folder = lru_cache(maxsize=4096)(self._folder)
-        self.files_below = lru_cache(maxsize=4096)(self._files_below)
+        self._counted = lru_cache(maxsize=4096)(self._count)
         self._parsed = lru_cache(maxsize=2048)(self._parse)
 
     def blob(self, id: str) -> bytes:
         """The content of a file."""
         try:
-            return cast("pygit2.Blob", self._git[id]).data
+            kind, data = self._git.read(pygit2.Oid(hex=id))
         except (KeyError, pygit2.GitError) as error:
-            raise MemoryStoreError(
-                f"memory is damaged: object {id[:12]} cannot be read",
-                "run `git fsck` in the memory folder; restore repo.git from a copy or a remote",
-            ) from error
+            raise _damaged(f"object {id[:12]}") from error
+        if kind != ObjectType.BLOB:
+            raise _damaged(f"object {id[:12]}")
+        return data
 
     def block(self, path: str, id: str) -> Block:
         """The parsed file; a damaged object is a problem of that file."""
@@ -96,47 +98,66 @@ class GitObjects:
     def _parse(self, path: str, id: str) -> Block:
         return parse_block(path, self.blob(id), id)
 
+    def names(self, id: str) -> int:
+        """How many entries a tree has."""
+        return self._counted(id)[0]
+
+    def files_below(self, id: str) -> int:
+        """How many files a tree holds, all levels."""
+        files, folders = self._counted(id)[1:]
+        return files + sum(map(self.files_below, folders))
+
     def _folder(self, id: str) -> tuple[Entry, ...]:
         entries = [
             Entry(
                 name.decode("utf-8", "surrogateescape"),
-                _KINDS.get(int(mode, 8), "other"),
+                _KINDS.get(mode, "other"),
                 blob.hex(),
-                int(mode, 8) == _EXECUTABLE,
+                mode == _EXECUTABLE,
             )
-            for mode, name, blob in self._raw(id)
+            for mode, name, blob in _entries(len(id) // 2).findall(self._raw(id))
         ]
-        return tuple(sorted(entries, key=lambda entry: entry.name))
+        return tuple(sorted(entries, key=_name))
 
-    def _raw(self, id: str) -> list[tuple[bytes, bytes, bytes]]:
-        """Mode (octal), name and id of the entries of a tree, in Git's order."""
-        # Parsed here: a tree of 5,000 names takes libgit2's Python objects four times as long.
-        tree = self._tree(id)
-        return _entries(len(tree.id.raw)).findall(tree.read_raw())
+    def _count(self, id: str) -> tuple[int, int, tuple[str, ...]]:
+        """How many entries a tree has, how many of them are files or links, and its folders."""
+        size = len(id) // 2
+        entries = _whole_entries(size).findall(self._raw(id))
+        folders = tuple(entry[-size:].hex() for entry in entries if entry.startswith(_FOLDER))
+        return len(entries), len(entries) - len(folders), folders
 
-    def names(self, id: str) -> int:
-        """How many entries a tree has."""
-        return len(self._tree(id))
-
-    def _tree(self, id: str) -> pygit2.Tree:
+    def _raw(self, id: str) -> bytes:
+        """A tree object. Parsed here: a tree of 5,000 names takes libgit2's Python objects four times as
+        long."""
         try:
-            return cast("pygit2.Tree", self._git[id])
+            kind, data = self._git.read(pygit2.Oid(hex=id))
         except (KeyError, pygit2.GitError) as error:
-            raise MemoryStoreError(
-                f"memory is damaged: folder {id[:12]} cannot be read",
-                "run `git fsck` in the memory folder; restore repo.git from a copy or a remote",
-            ) from error
-
-    def _files_below(self, id: str) -> int:
-        entries = self._raw(id)
-        folders = [blob.hex() for mode, _, blob in entries if int(mode, 8) == FileMode.TREE]
-        return len(entries) - len(folders) + sum(self.files_below(folder) for folder in folders)
+            raise _damaged(f"folder {id[:12]}") from error
+        if kind != ObjectType.TREE:
+            raise _damaged(f"folder {id[:12]}")
+        return data
 
 
 @lru_cache
 def _entries(size: int) -> re.Pattern[bytes]:
     """Matches one entry of a raw tree object whose ids have `size` bytes."""
     return re.compile(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, re.DOTALL)
+
+
+@lru_cache
+def _whole_entries(size: int) -> re.Pattern[bytes]:
+    """Like `_entries`, without parts."""
+    return re.compile(rb"[0-7]+ [^\0]+\0.{%d}" % size, re.DOTALL)
+
+
+_name = attrgetter("name")
+
+
+def _damaged(what: str) -> MemoryStoreError:
+    return MemoryStoreError(
+        f"memory is damaged: {what} cannot be read",
+        "run `git fsck` in the memory folder; restore repo.git from a copy or a remote",
+    )
 
 
 def tree_with(git: pygit2.Repository, tree: str | None, changes: Mapping[str, tuple[str, int] | None]) -> str:
