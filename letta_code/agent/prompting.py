@@ -71,7 +71,8 @@ class Prompts:
         """
         try:
             head = self._repository.head()
-            return self._prepare(last, head, system_messages)
+            prepared = self._prepare(last, head, system_messages)
+            return replace(prepared, warning=self._repository.unfinished())
         except MemoryStoreError as error:
             if last is None or last.base != self._hash:
                 raise

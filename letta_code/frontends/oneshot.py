@@ -6,7 +6,16 @@ import json
 import sys
 from typing import Literal
 
-from letta_code.core.events import ApprovalGiven, Event, Notice, Retrying, ToolDone, ToolRunning, TurnDone
+from letta_code.core.events import (
+    ApprovalGiven,
+    Event,
+    Notice,
+    PromptReady,
+    Retrying,
+    ToolDone,
+    ToolRunning,
+    TurnDone,
+)
 from letta_code.core.text import one_line
 from letta_code.frontends.host import Session
 from letta_code.frontends.output import Output, plain_text, prepare_streams
@@ -23,8 +32,14 @@ async def run_oneshot(
     prepare_streams()
     out, err = Output(sys.stdout), Output(sys.stderr)
     tell = verbose or sys.stderr.isatty()
+    told: set[str] = set()
 
     def show(event: Event) -> bool:
+        if isinstance(event, PromptReady):
+            for problem in event.problems:
+                if problem not in told:
+                    told.add(problem)
+                    err.line(f"warning: memory: {plain_text(one_line(problem))}")
         line = progress_line(event) if tell or _always(event) else None
         if line is not None:
             err.line(line)

@@ -42,20 +42,27 @@ def refuse_unfinished(git: pygit2.Repository, worktree: Path) -> None:
     Raises:
         MemoryStoreError: with the commands that end it.
     """
+    if (found := unfinished_work(git, worktree)) is not None:
+        raise found
+
+
+def unfinished_work(git: pygit2.Repository, worktree: Path) -> MemoryStoreError | None:
+    """What to say of it; None when nothing is in the way of a commit."""
     state = git.state()
     if state != RepositoryState.NONE:
         what, abort, go_on = _UNFINISHED.get(RepositoryState(state), _REBASE)
         finish = f", or finish it with `{go_on}`" if go_on else ""
-        raise MemoryStoreError(
+        return MemoryStoreError(
             f"a {what} is unfinished in the memory folder; memory stays at its last commit",
             f"in {worktree}: end it with `{abort}`{finish}",
         )
     if git.head_is_detached:
-        raise MemoryStoreError(
+        return MemoryStoreError(
             "memory's HEAD is detached: a commit would be on no branch",
             f"in {worktree}: `git switch main` goes back; to keep the commits that you made since, "
             "`git switch -c NAME` first",
         )
+    return None
 
 
 @contextmanager

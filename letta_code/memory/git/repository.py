@@ -18,6 +18,7 @@ from letta_code.errors import MemoryStoreError
 from letta_code.memory.edits import Edit
 from letta_code.memory.git.commit import CommitEngine
 from letta_code.memory.git.layout import create_repository, open_repository
+from letta_code.memory.git.locks import unfinished_work
 from letta_code.memory.git.objects import GitObjects, when
 from letta_code.memory.history import Author, Draft, MemoryCommit, Provenance, read_message
 from letta_code.memory.hooks import install_hooks
@@ -78,6 +79,12 @@ class MemoryRepository:
             MemoryStoreError: HEAD names no commit.
         """
         return str(self.engine.head())
+
+    def unfinished(self) -> str:
+        """What keeps everybody from writing, in one line with the remedy: a person's merge or rebase that is
+        not finished, a detached HEAD. "" when there is nothing. Memory can be read all the same."""
+        found = unfinished_work(self.git, self.worktree)
+        return f"{found.message} ({found.hint})" if found is not None else ""
 
     def snapshot(self, revision: str | None = None) -> MemorySnapshot:
         """The files of one commit; of HEAD, resolved once, when `revision` is None."""
