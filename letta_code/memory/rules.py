@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
@@ -15,6 +16,15 @@ from letta_code.memory.secrets import found, masked, new_secrets, refusal
 
 Changes = Mapping[str, bytes | None]
 """Path to new content; None deletes."""
+
+
+class Folders(Mapping[str, bytes]):
+    """Files that can be listed one folder at a time, so that a check of one name does not read them all."""
+
+    @abstractmethod
+    def inside(self, folder: str) -> Iterable[str]:
+        """The names in `folder` ("" or ending with `/`), if there is one; a folder's ends with `/`."""
+
 
 Overrides = frozenset[Literal["read-only", "limit", "secret"]]
 """The rules that do not hold for a writer."""
@@ -172,8 +182,7 @@ def _problems(
         if data is not None and "secret" not in overrides:
             yield from _secrets(files, changes, path, data)
     if added:
-        kept = [path for path in files if changes.get(path, b"") is not None]
-        for path, problem in _clashes(kept, added):
+        for path, problem in _clashes(_beside(files, changes, added), added):
             yield path, masked(problem)
 
 
@@ -206,8 +215,24 @@ def _was_over_limit(old: Block | None, new: Block) -> bool:
     return old is not None and is_over_limit(old) and len(new.body) <= len(old.body)
 
 
+def _beside(files: Mapping[str, bytes], changes: Changes, added: Iterable[str]) -> Iterator[str]:
+    """The names that `added` could clash with, of those that stay; a folder's ends with `/`."""
+    if not isinstance(files, Folders):
+        yield from (path for path in files if changes.get(path, b"") is not None)
+        return
+    emptied = {folder for path, data in changes.items() if data is None for folder in _folders_of(path)}
+
+    def stays(path: str) -> bool:
+        if not path.endswith("/"):
+            return changes.get(path, b"") is not None
+        return path not in emptied or any(stays(path + name) for name in files.inside(path))
+
+    for folder in sorted({"", *(folder for path in added for folder in _folders_of(path))}):
+        yield from (path for name in files.inside(folder) if stays(path := folder + name))
+
+
 def _clashes(kept: Iterable[str], added: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """New names that a file system could not hold beside the others."""
+    """New names that a file system could not hold beside the others; `kept` may end with `/`: a folder."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     folders: set[str] = set()
@@ -231,6 +256,10 @@ def _clashes(kept: Iterable[str], added: Iterable[str]) -> Iterator[tuple[str, s
                 yield path, f"{path!r}: is a folder"
             taken.add(path)
             folders.update(name for name in _with_folders(path) if name != path)
+
+
+def _folders_of(path: str) -> list[str]:
+    return [name + "/" for name in _with_folders(path) if name != path]
 
 
 def _with_folders(path: str) -> Iterator[str]:

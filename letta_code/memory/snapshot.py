@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
 from letta_code.memory.blocks import Block
-from letta_code.memory.rules import MARKERS, clashes, has_markers, is_over_limit, repeated_keys
+from letta_code.memory.rules import MARKERS, Folders, clashes, has_markers, is_over_limit, repeated_keys
 
 
 class Entry(NamedTuple):
@@ -170,7 +170,7 @@ class MemorySnapshot:
                 yield prefix + entry.name, entry
 
 
-class SnapshotFiles(Mapping[str, bytes]):
+class SnapshotFiles(Folders):
     """The files of a snapshot; each is read when asked for."""
 
     def __init__(self, snapshot: MemorySnapshot) -> None:
@@ -191,6 +191,15 @@ class SnapshotFiles(Mapping[str, bytes]):
     def __contains__(self, path: object) -> bool:
         entry = self._snapshot.find(path) if isinstance(path, str) else None
         return entry is not None and entry.kind == "file"
+
+    def inside(self, folder: str) -> Iterator[str]:
+        """The names in `folder`; a folder's ends with `/`."""
+        snapshot = self._snapshot
+        entry = snapshot.find(folder.rstrip("/")) if folder else Entry("", "folder", snapshot.root)
+        if entry is not None and entry.kind == "folder":
+            for one in snapshot.objects.folder(entry.id):
+                if one.kind != "other":
+                    yield one.name + "/" if one.kind == "folder" else one.name
 
 
 def changed_paths(objects: Objects, old: str | None, new: str | None, prefix: str = "") -> list[str]:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import pygit2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from letta_code.errors import MemoryEditError
 from letta_code.memory.blocks import parse_block
 from letta_code.memory.edits import Create, Delete, Describe, Edit, Insert, Rename, Replace
+from letta_code.memory.git.objects import MANY, GitObjects, tree_with, written_together
 from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.render import render_memory, render_update
-from letta_code.memory.rules import PERSON, check, problems_of
+from letta_code.memory.rules import PERSON, check, clashes, problems_of
+from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles
 from tests.memory.conftest import AGENT, Git
 
 GUARDED = "---\ndescription: d\nread_only: true\n---\nhers\n"
@@ -152,6 +156,32 @@ def test_names_that_collide_are_refused_and_reported(repository: MemoryRepositor
     _commit(repository, git, "system/Human.md", GOOD)
     (problem,) = repository.snapshot().problems
     assert "differs from 'system/Human.md' only in case" in problem.message
+
+
+_SETS = st.sets(
+    st.lists(st.sampled_from(["a", "A", "é", "e\u0301", "b.md"]), min_size=1, max_size=3).map("/".join),
+    max_size=6,
+)
+
+
+def test_a_name_is_compared_with_its_neighbours_alone_as_if_with_all(tmp_path: Path) -> None:
+    git = pygit2.init_repository(str(tmp_path / "repo.git"), bare=True)
+    objects, blob = GitObjects(git), str(git.create_blob(b"x"))
+
+    @given(_SETS, _SETS, _SETS)
+    def compared(kept: set[str], deleted: set[str], added: set[str]) -> None:
+        files: dict[str, bytes] = {}
+        for path in sorted(kept):
+            if not clashes([*files, path]):
+                files[path] = b"x"
+        with written_together(MANY):
+            tree = tree_with(git, None, {path: (blob, 0o100644) for path in files})
+        changes: dict[str, bytes | None] = {path: None for path in sorted(deleted & files.keys())}
+        changes |= {path: b"x" for path in sorted(added)}
+        in_git = SnapshotFiles(MemorySnapshot("", tree, objects))
+        assert problems_of(in_git, changes) == problems_of(files, changes)
+
+    compared()
 
 
 def test_e20_broken_front_matter_is_refused_and_the_bytes_stay(repository: MemoryRepository) -> None:
