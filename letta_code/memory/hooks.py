@@ -67,7 +67,8 @@ case ${{0##*/}} in
   commit-msg)
     trailers "$1"
     # Only a message that could hold a secret is worth the start of an interpreter.
-    if grep -v '^Letta-' "$1" | grep -qiE '[a-z0-9+/_-]{{16}}|://|pass|pwd|secret|key|token|earer'; then
+    hints='[a-z0-9+/_-]{{16}}|://|pass|pwd|wort|senha|secret|credential|key|token|earer|-u|[^ -~]'
+    if grep -v '^Letta-' "$1" | LC_ALL=C grep -qiE "$hints"; then
       check message "$1"
     fi ;;
 esac

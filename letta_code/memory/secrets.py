@@ -102,14 +102,25 @@ _HEADER = _Rule(
     re.compile(r"(?i:\bbearer|authorization[\"']?\s*:\s*[\"']?(?:basic|token))\s+([\w.~+/=-]{16,2000})"),
     shown=False,
 )
-# Matched where one of the hints begins; of a "key" the word before says whether it is meant.
+# Matched where one of the hints begins; of a "key" the word before says whether it is meant. After a word or
+# a bar instead of a sign, or after a blank alone, prose is likelier and the value has to look the part.
 _ASSIGNED = _Rule(
     "password or key",
-    ("password", "passwd", "passphrase", "pwd", "secret", "token", "credential", "key"),
+    ("password", "passwd", "passphrase", "_pass", "pwd", "secret", "token", "credential", "key", "passwort",
+     "kennwort", "contraseña", "mot de passe", "senha", "пароль", "密码", "密碼", "口令", "密钥", "密鑰",
+     "パスワード", "비밀번호"),
     re.compile(
-        r"(?P<more>[\w-]{0,40})[\"'`*\]]{0,3}[ \t]{0,3}(?::=|=>|={1,3}|:)[ \t]{0,3}\*{0,2}[ \t]?"
-        r"(?P<quote>[\"'`]?)(?P<value>[^\s\"'`]{6,400})"
+        r"(?P<more>[A-Za-z0-9_-]{0,40})[\"'`*\]]{0,3}[ \t]{0,3}"
+        r"(?::=|=>|={1,3}|[:：]|(?P<weak>\||is\b|est\b|ist\b|es\b|是|为|為|は)|(?P<blank>(?<=[ \t])))"
+        r"[ \t]{0,3}\*{0,2}[ \t]?(?P<quote>[\"'`]?)"
+        r"(?P<value>[^\s\"'`\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef]{6,400})"
     ),
+    shown=False,
+)  # fmt: skip
+_USER = _Rule(
+    "password",
+    ("-u ", "--user"),
+    re.compile(r"(?<!\S)(?:-u|--user)[ =][\"']?[^\s:\"'`]{1,100}:([^\s\"'`]{6,200})"),
     shown=False,
 )
 _KEYS = (
@@ -142,10 +153,10 @@ _TERMS = re.compile(
 )
 _NAMES = re.compile(
     r"(?i)(?:file|path|dir|folder|name|url|uri|env|var|id|type|length|len|size|count|limit|policy|field|"
-    r"header|prefix|format|store|manager|ring|chain|ref|version|expiry|ttl)s?\Z"
+    r"header|prefix|format|store|manager|ring|chain|ref|version|expiry|ttl|less|iz(?:e|er|ed|ing|ation))s?\Z"
 )
 _CODE = re.compile(
-    r"[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]\w*)+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|[~./\\]|\w+://|@|\d{4}-\d\d-\d\d"
+    r"[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[A-Za-z_]\w*)+\Z|[a-z]+(?:_(?:[a-z]+|\d{1,2}))+\Z|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z|[~./\\]|\w+://|@|\d{4}-\d\d-\d\d"
 )
 
 
@@ -228,6 +239,10 @@ def _matches(text: str) -> Iterator[tuple[int, int, _Rule]]:
         for match in _HEADER.pattern.finditer(text):
             if _is_mixed(match[1]) and not _stands_for_one(match[1]):
                 yield *match.span(1), _HEADER
+    if _hinted(_USER, text):
+        for match in _USER.pattern.finditer(text):
+            if _is_password(match[1], False):
+                yield *match.span(1), _USER
     for start, end in _assigned(text):
         yield start, end, _ASSIGNED
 
@@ -235,15 +250,17 @@ def _matches(text: str) -> Iterator[tuple[int, int, _Rule]]:
 def _assigned(text: str) -> Iterator[tuple[int, int]]:
     """Values that are given to a name such as `password`."""
     lower = text.replace("\u0130", "i").lower()  # the one letter whose small form is longer
+    ascii_only = text.isascii()
     for hint in _ASSIGNED.hints:
-        at = lower.find(hint)
+        at = lower.find(hint) if hint.isascii() or not ascii_only else -1
         while at != -1:
             after = at + len(hint)
             if hint != "key" or lower[max(at - 11, 0) : at].rstrip("_- ").endswith(_KEYS):
                 match = _ASSIGNED.pattern.match(text, after)
                 if match is not None and not _NAMES.search(match["more"]) and match["more"] != "s":
                     value = match["value"].rstrip(".,;:!?)]}*")
-                    if _is_password(value, bool(match["quote"])):
+                    sure = match["weak"] is None and match["blank"] is None
+                    if _is_password(value, bool(match["quote"])) if sure else _looks_made(value, match):
                         yield match.start("value"), match.start("value") + len(value)
             at = lower.find(hint, after)
 
@@ -271,6 +288,14 @@ def _stands_for_one(value: str) -> bool:
 def _is_mixed(value: str) -> bool:
     plain = _TERMS.sub("", value)
     return any(c.isdigit() for c in plain) and any(c.isalpha() for c in plain) and len(set(plain)) >= 5
+
+
+def _looks_made(value: str, match: re.Match[str]) -> bool:
+    """Whether a value that no sign introduces is one: it mixes more than words and names do."""
+    digits = sum(c.isdigit() for c in _TERMS.sub("", value))
+    if match["weak"] is None:
+        return len(value) >= 16 and digits >= 4 and value.isalnum() and _is_password(value, False)
+    return digits >= 2 and _is_password(value, False)
 
 
 def _is_password(value: str, quoted: bool) -> bool:
