@@ -42,13 +42,13 @@ class Project:
     remote: str = ""
 
 
-def project_of(folder: Path, register: ProjectRegister) -> Project:
+def project_of(folder: Path, register: ProjectRegister, remember: bool = True) -> Project:
     """The project that `folder` is in. Never fails: a register that cannot be read or written costs only
-    that a moved project is not found again."""
+    that a moved project is not found again. Without `remember` nothing is written."""
     found = find_project(folder)
     if found is None:
         return Project("", Path(os.path.realpath(folder)))
-    return Project(register.slug(found), found.root, found.remote)
+    return Project(register.slug(found, remember), found.root, found.remote)
 
 
 @dataclass(slots=True)
@@ -66,13 +66,15 @@ class ProjectRegister:
     def __init__(self, paths: Paths) -> None:
         self._path = paths.known_projects()
 
-    def slug(self, found: Found) -> str:
-        """The slug of a project: the one it had, else a new one, which is remembered."""
+    def slug(self, found: Found, remember: bool = True) -> str:
+        """The slug of a project: the one it had, else a new one, which is remembered if wanted."""
         here = _identity(found.place)
         known, _ = self._read()
         item = _match(known, found, here)
         if item is not None and not _note(known, item, found, here):
             return item.slug
+        if not remember:
+            return (item or _new(known, found)).slug
         try:
             busy = f"{self._path} is in use by another process"
             with locked(self._path.with_suffix(".lock"), 5, busy):

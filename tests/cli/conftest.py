@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Letta
+from tests.cli.harness import Here, Letta
 
 
 @pytest.fixture
@@ -14,3 +14,8 @@ def letta(tmp_path: Path) -> Letta:
     project.mkdir()
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     return Letta(tmp_path / "home", project)
+
+
+@pytest.fixture
+def here(letta: Letta, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
+    return Here(letta, monkeypatch, capfd)

@@ -1,4 +1,4 @@
-"""Runs the real `letta` in its own process, with its own home."""
+"""Runs the real `letta` with its own home: in a process of its own, or in this one, which is much cheaper."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from letta_code.cli.entry import run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,3 +89,25 @@ class Letta:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+
+
+class Here:
+    """`letta` in this process, with the environment and the folder that a process of its own would have."""
+
+    def __init__(self, letta: Letta, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
+        self.letta = letta
+        self._patch = patch
+        self._capture = capture
+
+    def __call__(self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Done:
+        variables = self.letta.variables(env)
+        with self._patch.context() as patch:
+            patch.setattr(sys, "excepthook", sys.excepthook)  # `run` replaces it
+            for name in list(os.environ):
+                patch.delenv(name)
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            patch.chdir(cwd or self.letta.project)
+            code = run(words)
+        out, err = self._capture.readouterr()
+        return Done(code, out, err)

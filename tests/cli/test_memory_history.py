@@ -6,43 +6,12 @@ The command line runs in this process, but for what only a process of its own ca
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from letta_code.cli.entry import run
-from tests.cli.harness import Done, Letta
-
-
-class Here:
-    """`letta` in this process, with the environment and the folder that a process of its own would have."""
-
-    def __init__(self, letta: Letta, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
-        self.letta = letta
-        self._patch = patch
-        self._capture = capture
-
-    def __call__(self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Done:
-        variables = self.letta.variables(env)
-        with self._patch.context() as patch:
-            patch.setattr(sys, "excepthook", sys.excepthook)  # `run` replaces it
-            for name in list(os.environ):
-                patch.delenv(name)
-            for name, value in variables.items():
-                patch.setenv(name, value)
-            patch.chdir(cwd or self.letta.project)
-            code = run(words)
-        out, err = self._capture.readouterr()
-        return Done(code, out, err)
-
-
-@pytest.fixture
-def here(letta: Letta, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    return Here(letta, monkeypatch, capfd)
+from tests.cli.harness import Here
 
 
 @pytest.fixture

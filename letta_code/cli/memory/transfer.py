@@ -147,7 +147,7 @@ def import_command(
 
             history = stack.enter_context(opened_history(found.path, place.environment))
             found = replace(found, kind=kind or "history", files=history.files)
-        task = _Import(place, state, repository, found, history, into, take, allow_secret)
+        task = _Import(place, state, repository, found, history, into, take, allow_secret, dry_run)
         commit = ""
         if not dry_run and task.changes and _agreed(task, yes or json):
             commit = task.run()
@@ -172,8 +172,10 @@ class _Import:
         into: str | None,
         take: bool,
         allow_secret: bool,
+        dry_run: bool,
     ) -> None:
         from letta_code.memory.git.beginning import is_fresh
+        from letta_code.memory.git.bundle import past_secrets
         from letta_code.memory.git.commit import SnapshotFiles
         from letta_code.memory.importing.kinds import items_of
         from letta_code.memory.importing.plan import Memory, make_plan
@@ -190,7 +192,9 @@ class _Import:
         self.origin = _with_tilde(source.root if source.path.is_dir() else source.path, _home(place))
         self._root = self.origin if source.only == "" else _with_tilde(source.root, _home(place))
         self._overrides = overrides(place, allow_secret, over_limit=True)
-        items, skipped = items_of(source, _project_folder(place, source), folder, _name(source))
+        items, skipped = items_of(source, _project_folder(place, source, not dry_run), folder, _name(source))
+        if self.as_history and history is not None and "secret" not in self._overrides:
+            skipped += past_secrets(history)
         seed = {path: text.encode("utf-8") for path, text in default_files().items()}
         self.plan: Plan = make_plan(
             Memory(SnapshotFiles(self._snapshot), seed, fresh),
@@ -223,8 +227,8 @@ class _Import:
             refused = [one for one in self.plan.skipped if "--allow-secret" in one.why]
             if refused:
                 raise UsageError(
-                    f"the history has a file that {refused[0].why}: {label(refused[0].path)}",
-                    "--as export imports the other files without the history",
+                    f"{label(refused[0].path)} of the history {label(refused[0].why)}",
+                    "--as export imports the last files alone, without the history",
                 )
             take_history(self._repository, self._history, self._place.environment)
             return self._history.revision
@@ -329,7 +333,7 @@ def _name(source: Source) -> str:
     return name.strip("-. ") or "imported"
 
 
-def _project_folder(place: Place, source: Source) -> str:
+def _project_folder(place: Place, source: Source, remember: bool) -> str:
     """The memory folder of the project whose rules these are; "" where they hold everywhere."""
     from letta_code.agent.projects import ProjectRegister, project_of
     from letta_code.memory.scope import project_folder
@@ -341,7 +345,7 @@ def _project_folder(place: Place, source: Source) -> str:
         folder = place.project
     elif source.kind != "rules" or not folder.is_dir():
         return ""
-    project = project_of(folder, ProjectRegister(place.paths))
+    project = project_of(folder, ProjectRegister(place.paths), remember)
     if not project.slug:
         return ""
     real = Path(os.path.realpath(folder))

@@ -16,19 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pygit2
-from pygit2.enums import RepositoryOpenFlag, SortMode
+from pygit2.enums import FileMode, RepositoryOpenFlag, SortMode
 
 from letta_code.errors import MemoryEditError, MemoryStoreError, UsageError
 from letta_code.memory.git.beginning import is_fresh
 from letta_code.memory.git.objects import GitObjects
 from letta_code.memory.git.remote import branch
 from letta_code.memory.git.repository import MemoryRepository
-from letta_code.memory.importing.sources import TOTAL_LIMIT, Gathered, is_bundle
+from letta_code.memory.importing.plan import holds_secrets
+from letta_code.memory.importing.sources import TOTAL_LIMIT, Gathered, Skipped, is_bundle
 from letta_code.memory.rules import checked_path
+from letta_code.memory.secrets import found, masked
 from letta_code.memory.snapshot import MemorySnapshot
 from letta_code.storage import write_atomically
 
 _FETCHED = "refs/letta/imported"
+_FILES = (FileMode.BLOB, FileMode.BLOB_EXECUTABLE)
 _SECONDS = 300.0
 _ID = re.compile(r"[0-9a-f]{40}\Z")
 
@@ -70,12 +73,13 @@ def write_bundle(repository: MemoryRepository, target: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history that is not memory's: the commit it ends with, the number of commits, and the files there."""
+    """A history that is not memory's: the commit it ends with, the files there, where it is from, and the Git
+    directory that has it while it is open."""
 
     revision: str
-    commits: int
     files: Gathered
     source: Path
+    copy: Path
 
 
 @contextmanager
@@ -103,8 +107,35 @@ def opened_history(path: Path, environment: Mapping[str, str]) -> Iterator[Histo
             if gathered.size + _size(git, entry.id) > TOTAL_LIMIT:
                 raise UsageError(f"{path}: its files have more than {TOTAL_LIMIT >> 20} MB")
             gathered.take(name, objects.blob(entry.id))
-        yield History(str(commit.id), sum(1 for _ in git.walk(commit.id)), gathered, path)
+        yield History(str(commit.id), gathered, path, copy)
         git.free()
+
+
+def past_secrets(history: History) -> tuple[Skipped, ...]:
+    """What looks like a secret in the reasons of an open history, and in files that its last commit no longer
+    has so. The secrets are masked."""
+    git = pygit2.Repository(str(history.copy), RepositoryOpenFlag.NO_SEARCH)
+    last = git[history.revision].peel(pygit2.Commit)
+    seen = set(MemorySnapshot(str(last.id), str(last.tree_id), GitObjects(git)).entries.values())
+    past: list[Skipped] = []
+
+    def look(where: str, text: str) -> None:
+        if secrets := found(text):
+            past.append(Skipped(masked(where), holds_secrets(secrets)))
+
+    for commit in git.walk(last.id):
+        name = str(commit.id)[:10]
+        look(f"the reason of {name}", commit.message)
+        trees = [parent.tree for parent in commit.parents]
+        diffs = [tree.diff_to_tree(commit.tree) for tree in trees] or [commit.tree.diff_to_tree(swap=True)]
+        for delta in (delta for diff in diffs for delta in diff.deltas):
+            id = str(delta.new_file.id)
+            if id not in seen and delta.new_file.mode in _FILES:
+                seen.add(id)
+                data = git[id].peel(pygit2.Blob).data
+                look(f"{delta.new_file.path} in {name}", data.decode("utf-8", "replace"))
+    git.free()
+    return tuple(past)
 
 
 def take_history(repository: MemoryRepository, history: History, environment: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from letta_code.memory.importing.kinds import Item
 from letta_code.memory.importing.sources import Skipped
 from letta_code.memory.importing.texts import ORIGIN, as_memory, with_description
 from letta_code.memory.rules import Overrides, check_content, checked_path
-from letta_code.memory.secrets import found, masked
+from letta_code.memory.secrets import Secret, found, masked
 
 State = Literal["new", "same", "differs", "replaced"]
 """`differs`: memory has another text under that name, which is kept."""
@@ -114,6 +114,12 @@ def message_of(plan: Plan, origin: str, kind: str) -> str:
     return f"Import {count} from {masked(origin)} ({kind})\n\n" + "\n".join(lines)
 
 
+def holds_secrets(secrets: Iterable[Secret]) -> str:
+    """Why something is not imported."""
+    what = "; ".join(dict.fromkeys(f"{one.kind} {one.masked}" for one in secrets))
+    return f"holds what looks like a secret ({what}); --allow-secret takes it all the same"
+
+
 def _state(memory: Memory, target: str, data: bytes, replace: bool) -> State:
     if target not in memory.files:
         return "new"
@@ -146,10 +152,7 @@ def _refuse(target: str, data: bytes, overrides: Overrides) -> None:
     if "secret" not in overrides:
         secrets = found(f"{target}\n{data.decode('utf-8', 'replace')}")
         if secrets:
-            what = "; ".join(dict.fromkeys(f"{one.kind} {one.masked}" for one in secrets))
-            raise MemoryEditError(
-                f"holds what looks like a secret ({what}); --allow-secret takes it all the same"
-            )
+            raise MemoryEditError(holds_secrets(secrets))
     check_content(target, data, overrides)
 
 
