@@ -266,7 +266,7 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _hinted(rule: _Rule, text: str) -> bool:
-    return any(hint in text for hint in rule.hints)
+    return any(map(text.__contains__, rule.hints))  # asked some thirty times for each text
 
 
 def _is_random(token: str) -> bool:

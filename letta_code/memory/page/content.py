@@ -16,7 +16,7 @@ from typing import Literal
 
 from letta_code.core.tokens import estimated_tokens
 from letta_code.errors import MemoryEditError
-from letta_code.memory.blocks import Block
+from letta_code.memory.blocks import Block, parse_block
 from letta_code.memory.budget import measure
 from letta_code.memory.git.log import diff as patch_between
 from letta_code.memory.git.log import log
@@ -241,7 +241,7 @@ class _Reading:
         self._text = _text(path, self.data)
         if path.endswith(".md"):
             try:
-                self.block = snapshot.objects.block(path, blob)
+                self.block = parse_block(path, self.data, blob)
             except MemoryEditError as error:
                 self.problem = error.message.removeprefix(f"{path}: ")
         self.where = _where(path, path in tokens)
