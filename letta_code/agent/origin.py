@@ -21,6 +21,12 @@ RUN = 8.0
 SHARE = 0.6
 """Share of the text that, copied in pieces, counts too."""
 
+_NEARLY = 0.75
+"""Share of a text's words that make it the person's when one short message of theirs has them: a short fact
+is told again in other words ("this repo uses pnpm") and then looks like a line of a file."""
+
+_MESSAGE = 100  # words of such a message
+
 _LEAST = 3.0
 """Weight below which nothing counts: every text has some words in common with every other."""
 
@@ -57,6 +63,7 @@ def trace(text: str, outside: Iterable[Source], trusted: Iterable[str] = ()) -> 
         seeds.setdefault(tuple(words[at : at + size]), []).append(at)
     if not seeds:
         return ""
+    trusted = tuple(trusted)
     known = {at for own in trusted for at in _found(seeds, size, own)}
     hits: Counter[str] = Counter()
     copied: set[int] = set()
@@ -66,6 +73,8 @@ def trace(text: str, outside: Iterable[Source], trusted: Iterable[str] = ()) -> 
         hits[source.name] += len(found)
     run, whole = _weigh(words, size, copied, known)
     if run < _LEAST or (run < RUN and whole <= SHARE * _weight(words)):
+        return ""
+    if run < RUN and any(_says_nearly(own, words) for own in trusted):
         return ""
     return hits.most_common(1)[0][0]
 
@@ -98,6 +107,15 @@ def _found(seeds: dict[tuple[str, ...], list[int]], size: int, text: str) -> set
     words = _words(_LINE_NUMBER.sub("", text))
     rows = zip(*(words[start:] for start in range(size)), strict=False)
     return {at for row in set(rows) & seeds.keys() for at in seeds[row]}
+
+
+def _says_nearly(own: str, words: Sequence[str]) -> bool:
+    """Whether a short text has most of `words`. Single characters of scripts without spaces say nothing."""
+    said = _words(own)
+    if len(said) > _MESSAGE:
+        return False
+    both = {word for word in said if not _FOREIGN.match(word)}.intersection(words)
+    return _weight([word for word in words if word in both]) >= _NEARLY * _weight(words)
 
 
 def _weigh(words: Sequence[str], size: int, copied: set[int], known: set[int]) -> tuple[float, float]:
