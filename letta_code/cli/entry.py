@@ -49,7 +49,7 @@ def _invoke(words: Sequence[str]) -> int:
         complain(error.message, error.hint)
         return error.exit_code
     except typer.TyperException as error:
-        complain(error.format_message(), "see letta --help")
+        _complain_of_usage(error.format_message(), getattr(error, "ctx", None))
         return EXIT_USAGE
     except typer.Abort:
         return EXIT_INTERRUPTED
@@ -58,6 +58,14 @@ def _invoke(words: Sequence[str]) -> int:
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
         raise
+
+
+def _complain_of_usage(message: str, context: typer.Context | None) -> None:
+    if context is not None and message == context.get_help():
+        # A group without a command (`letta memory`): its help is the message.
+        sys.stderr.write(f"{message}\n")
+    else:
+        complain(message, f"see {context.command_path if context is not None else 'letta'} --help")
 
 
 def _never_refuse_a_character() -> None:

@@ -9,5 +9,5 @@ from letta_code.cli.memory import asking, changes, check, editing, history, revi
 app = typer.Typer(
     help="Look at an agent's memory, and change it.", no_args_is_help=True, rich_markup_mode=None
 )
-for part in (history, asking, changes, editing, check, review, sharing, transfer, view):
+for part in (history, asking, view, changes, editing, check, review, sharing, transfer):
     app.add_typer(part.app)

@@ -37,8 +37,8 @@ def blame(
     json: Json = False,
     no_pager: NoPager = False,
 ) -> None:
-    """Why do you believe this? Every line of a file, under the commit that wrote it: when, by whom, from
-    which source and conversation, and the reason."""
+    """Why do you believe this? Each line of a file with its commit. When, by whom, from which source and
+    conversation, and the reason."""
     from letta_code.memory.git import blame as git_blame
 
     _, repository = opened(ctx, agent)
@@ -72,7 +72,8 @@ def search(
     json: Json = False,
     no_pager: NoPager = False,
 ) -> int:
-    """Find TEXT in all of memory: names, descriptions and bodies. Exit code 1 when nothing is found."""
+    """Find a text in memory, or in all its past. Names, descriptions and bodies are searched; exit code 1
+    when nothing is found."""
     if not text.strip() or "\n" in text:
         raise UsageError("search for what?", "give words that stand on one line")
     _, repository = opened(ctx, agent)
@@ -81,7 +82,8 @@ def search(
     page.show(no_pager)
     if not found and not json:
         drafts = "; there are uncommitted edits (letta memory status)" if repository.status() else ""
-        sys.stderr.write(f"nothing in memory{' or its past' if history else ''} says that{drafts}\n")
+        where = " or its past says that" if history else " says that; --history looks in its past"
+        sys.stderr.write(f"nothing in memory{where}{drafts}\n")
     return 0 if found else EXIT_FAILED
 
 

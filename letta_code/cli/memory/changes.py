@@ -85,8 +85,9 @@ def restore(
     over_limit: OverLimit = False,
     json: Json = False,
 ) -> None:
-    """Bring a file or folder back as it was. This makes a new commit. Uncommitted edits and files that were never
-    committed stay as they are; files of the folder that came later leave memory, and stay in its history."""
+    """Bring a file or folder back as it was. This makes a new commit. Uncommitted edits and files that
+    were never committed stay as they are; files of the folder that came later leave memory, and stay in its
+    history."""
     from letta_code.memory.git import undo as git_undo
 
     state, repository = opened(ctx, agent)

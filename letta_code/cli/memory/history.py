@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _INDENT = "    "
+_CONVERSATION = len("conv-12345678")
 
 
 @app.command()
@@ -34,7 +35,7 @@ def log(
     ctx: typer.Context,
     path: Annotated[
         str | None,
-        typer.Argument(metavar="[PATH]", autocompletion=complete_paths, help="Only commits that changed it."),
+        typer.Argument(metavar="PATH", autocompletion=complete_paths, help="Only commits that changed it."),
     ] = None,
     path_option: Annotated[
         str | None,
@@ -46,13 +47,15 @@ def log(
     author: Annotated[
         str | None, typer.Option("--author", metavar="TEXT", help="Only commits by whom it names.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many commits.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many commits at most.")
+    ] = 50,
     agent: Agent = None,
     json: Json = False,
     no_pager: NoPager = False,
 ) -> None:
-    """What was learned, when, why and from where: the commits, newest first. A file is followed through its
-    earlier names."""
+    """What memory learned, when and why. The commits, newest first, with their source; a file is followed
+    through its earlier names."""
     from letta_code.memory.git import log as git_log
 
     if path is not None and path_option is not None:
@@ -94,8 +97,8 @@ def show(
     json: Json = False,
     no_pager: NoPager = False,
 ) -> None:
-    """Print a memory file as it was committed; without REV as it is at HEAD. Or, for a revision, the commit:
-    reason, origin and what it changed."""
+    """Print a file, now or in the past, or a commit. A file as it was committed, without REV as it is now;
+    for a revision the commit: reason, origin and what it changed."""
     _, repository = opened(ctx, agent)
     try:
         revision, path = file_at(repository, what)
@@ -126,20 +129,20 @@ def diff(
     old: Annotated[
         str | None,
         typer.Argument(
-            metavar="[A | A..B]", autocompletion=complete_revisions, help="A revision; without it: HEAD."
+            metavar="A | A..B", autocompletion=complete_revisions, help="A revision; without it: HEAD."
         ),
     ] = None,
     new: Annotated[
         str | None,
         typer.Argument(
-            metavar="[B]", autocompletion=complete_revisions, help="Another; without it: the work tree."
+            metavar="B", autocompletion=complete_revisions, help="Another; without it: the work tree."
         ),
     ] = None,
     agent: Agent = None,
     json: Json = False,
     no_pager: NoPager = False,
 ) -> None:
-    """The uncommitted edits of the work tree, or what changed between two revisions."""
+    """Uncommitted edits, or what changed between two commits."""
     from letta_code.memory.git import log as git_log
 
     _, repository = opened(ctx, agent)
@@ -156,6 +159,8 @@ def diff(
     page = Page(ctx.obj.environment)
     page.write_diff(patch)
     page.show(no_pager)
+    if not patch:
+        sys.stderr.write("no difference\n" if old else "nothing is uncommitted\n")
 
 
 def commit_as_dict(commit: MemoryCommit) -> dict[str, object]:
@@ -175,10 +180,15 @@ def commit_as_dict(commit: MemoryCommit) -> dict[str, object]:
 
 def headline(page: Page, commit: MemoryCommit) -> str:
     """A commit in one line: id, time, author, and where the knowledge came from."""
-    origin = [commit.trailers.get(f"Letta-{name}", "") for name in ("Source", "Conversation")]
+    origin = (commit.trailers.get("Letta-Source", ""), short_conversation(commit))
     known = ", ".join(label(part) for part in origin if part)
     who = f"{local_time(commit.when)}  {label(commit.author_name)}"
     return f"{page.paint(commit.revision[:10], 'yellow')}  {who}{f' ({known})' if known else ''}"
+
+
+def short_conversation(commit: MemoryCommit) -> str:
+    """The beginning of the conversation's id, which is enough to name it; "" when there was none."""
+    return commit.trailers.get("Letta-Conversation", "")[:_CONVERSATION]
 
 
 def write_commit(page: Page, commit: MemoryCommit) -> None:

@@ -100,6 +100,12 @@ def unknown_path(snapshot: MemorySnapshot, given: str, where: str = "") -> Memor
     """There is no such path: the error, with near names."""
     name = given.rstrip("/").rsplit("/", 1)[-1].removesuffix(".md").casefold()
     paths = list(snapshot.entries)
+    inside = [path for path in paths if path.startswith(f"{given.rstrip('/')}/")]
+    if inside:
+        example = label(shlex.quote(inside[0]))
+        return MemoryStoreError(
+            f"{label(given)!r} is a folder of memory", f"name a file of it, such as {example}"
+        )
     near = [path for path in paths if name and name in path.casefold()]
     near += difflib.get_close_matches(given.removesuffix(".md") + ".md", paths, n=3, cutoff=0.6)
     names = ", ".join(label(shlex.quote(path)) for path in list(dict.fromkeys(near))[:3])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from letta_code.cli.memory.common import Agent, Json, in_agents_shell, opened, person, tell
+from letta_code.cli.memory.history import short_conversation
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label, local_time, visible
 from letta_code.errors import LettaError, UsageError
@@ -36,8 +37,8 @@ def waiting(held: int, committed: int) -> str:
 
 @review.callback(invoke_without_command=True)
 def review_command(ctx: typer.Context, agent: Agent = None, json: Json = False) -> None:
-    """Memories that you did not state yourself: inferred, from tool output, by reflection, imported. On a
-    terminal they are gone through one by one; else they are listed."""
+    """Confirm or drop what you did not state yourself. What was inferred, came from tool output or by
+    reflection, or was imported: on a terminal one by one, else as a list."""
     from letta_code.memory.git.review import pending
 
     if ctx.invoked_subcommand is not None:
@@ -144,7 +145,7 @@ def _drop(repository: MemoryRepository, item: Pending, who: Author) -> None:
 
 def _line(item: Pending) -> None:
     commit = item.commit
-    conversation = commit.trailers.get("Letta-Conversation", "")
+    conversation = short_conversation(commit)
     facts = [item.source, *(["held"] if item.held else []), *([conversation] if conversation else [])]
     sys.stdout.write(
         f"{commit.revision[:10]}  {local_time(commit.when)}  {label(commit.author_name)} "

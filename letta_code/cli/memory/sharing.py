@@ -46,7 +46,7 @@ def set_remote(
     agent: Agent = None,
     allow_secret: AllowSecret = False,
 ) -> None:
-    """Sync with URL from now on. Nothing is sent or fetched yet."""
+    """Sync with this repository from now on. Nothing is sent or fetched yet."""
     from letta_code.memory.git import remote as git_remote
     from letta_code.memory.transport import checked_url, holds_secret, mask
 
@@ -135,7 +135,7 @@ def sync(
     agent: Agent = None,
     json: Json = False,
 ) -> int:
-    """Bring the remote's commits here and yours there. Nothing is ever lost; a conflict changes nothing
+    """Fetch, merge and push: one memory everywhere. Nothing is ever lost; a conflict changes nothing
     until you say what to keep."""
     from letta_code.storage import locked
 

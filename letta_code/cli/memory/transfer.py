@@ -132,7 +132,8 @@ def import_command(
     agent: Agent = None,
     json: Json = False,
 ) -> int:
-    """Take files into memory, in one commit. Done again, it adds nothing; what was changed in memory is kept."""
+    """Take files into memory, in one commit. Done again, it adds nothing; what was changed in memory
+    is kept."""
     from letta_code.memory.importing.kinds import recognise
 
     place: Place = ctx.obj

@@ -31,7 +31,7 @@ def view(
     no_open: Annotated[bool, typer.Option("--no-open", help="Only write it and print where.")] = False,
     agent: Agent = None,
 ) -> None:
-    """Show the memory in a browser: files, problems, history with diffs. One page that loads nothing."""
+    """Show memory as a page in your browser. Files, problems, history with diffs; it loads nothing."""
     from letta_code.storage import write_atomically
 
     place: Place = ctx.obj
