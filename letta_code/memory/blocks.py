@@ -85,11 +85,14 @@ class Block:
         text = self._replaced_description(_scalar(words))
         changed = parse_block(self.path, text.encode("utf-8"))
         if (changed.description, changed.body) != (words, self.body) or _others(changed) != _others(self):
-            raise MemoryEditError(
-                f"{self.path}: its front matter is written in a way that a new description would damage",
-                "write the front matter as plain `key: value` lines",
-            )
+            raise self._would_damage()
         return text.encode("utf-8")
+
+    def _would_damage(self) -> MemoryEditError:
+        return MemoryEditError(
+            f"{self.path}: its front matter is written in a way that a new description would damage",
+            "write the front matter as plain `key: value` lines",
+        )
 
     def _replaced_description(self, scalar: str) -> str:
         newline = "\r\n" if "\r\n" in self.text else "\n"
@@ -102,8 +105,11 @@ class Block:
             at = opening.end()
             return f"{self.text[:at]}description: {scalar}{newline}{self.text[at:]}"
         header, offset = _header(self.text, opening.end(), self.path), opening.end()
-        # The pure Python loader: its marks count characters.
-        root: Any = yaml.compose(header, Loader=yaml.SafeLoader)
+        try:
+            # The pure Python loader: its marks count characters. It is stricter than the other about tabs.
+            root: Any = yaml.compose(header, Loader=yaml.SafeLoader)
+        except (yaml.YAMLError, RecursionError) as error:
+            raise self._would_damage() from error
         for key, value in root.value:
             if key.value == "description":
                 first, last = offset + value.start_mark.index, offset + value.end_mark.index

@@ -43,6 +43,14 @@ def test_e17_folded_values_are_read_and_can_be_replaced(mark: str) -> None:
     )
 
 
+@pytest.mark.parametrize("header", ["description:\td\n", "description: &d d\nother: *d\n"])
+def test_a_description_that_cannot_be_changed_in_one_place_is_refused(header: str) -> None:
+    block = parse_block("a.md", f"---\n{header}---\nbody\n".encode())
+    assert block.description == "d"
+    with pytest.raises(MemoryEditError):
+        block.with_description("new")
+
+
 def test_a_file_without_front_matter_is_all_body_and_can_get_a_description() -> None:
     block = parse_block("a.md", b"just text\n")
     assert (block.body, block.description) == ("just text\n", "")
