@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from letta_code.memory.git.repository import Author, MemoryRepository
+from tests.memory.machines import Machine, make_bare
 
 AGENT = Author("Ada", "agent-1@letta.invalid")
 SEED = {
@@ -49,3 +51,31 @@ def git(repository: MemoryRepository) -> Git:
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    return make_bare(tmp_path / "shared.git")
+
+
+@pytest.fixture(scope="session")
+def in_step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two machines in step, and what they share."""
+    folder = tmp_path_factory.mktemp("in-step")
+    bare = make_bare(folder / "shared.git")
+    desk, laptop = Machine(folder / "desk", bare), Machine(folder / "laptop", bare)
+    assert desk.sync().sent == 1
+    assert laptop.sync().outcome == "synced"
+    assert desk.memory.head() == laptop.memory.head()
+    return folder
+
+
+@pytest.fixture
+def two(tmp_path: Path, in_step: Path) -> tuple[Machine, Machine]:
+    """Two machines in step, which share `shared.git`."""
+    shutil.copytree(in_step, tmp_path, dirs_exist_ok=True)
+    for name in ("desk", "laptop"):
+        config = tmp_path / name / "repo.git" / "config"
+        config.write_text(config.read_text().replace(str(in_step), str(tmp_path)))
+    bare = tmp_path / "shared.git"
+    return Machine(tmp_path / "desk", bare), Machine(tmp_path / "laptop", bare)
