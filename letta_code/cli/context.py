@@ -64,7 +64,7 @@ def context_command(
     skills = history.extra if history is not None else ""
     tokens = estimated_tokens(text)
     snapshot = repository.snapshot(key.revision)
-    project = project_of(place.project, ProjectRegister(place.paths))
+    project = project_of(place.project, ProjectRegister(place.paths), remember=False)
     last = history.steps[-1].sent.model if history is not None and history.steps else ""
     size = snapshot, measure(snapshot), project, window_of(place, state, last), place.settings().memory.budget
     if json:
