@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +33,11 @@ __all__ = ["CommitEngine", "SnapshotFiles"]
 
 _TRIES = 5
 """How often a commit is made again because a plain Git command moved HEAD under it."""
+
+_WAITS = 10
+"""How often the wait for other writers of ours starts anew when they did commit meanwhile."""
+
+_BUSY = ("memory is busy: another process is writing to it", "try again")
 
 
 class CommitEngine:
@@ -184,17 +189,24 @@ class CommitEngine:
 
     @contextmanager
     def _locked(self, wait: float) -> Iterator[None]:
-        with (
-            locked(
-                self._git_dir / "letta.lock",
-                wait,
-                "memory is busy: another process is writing to it",
-                "try again",
-            ),
-            index_lock(self._git_dir, self._index_wait),
-        ):
+        with self._turn(wait), index_lock(self._git_dir, self._index_wait):
             if self._landing.unfinished:
                 self._landing.heal()
+            yield
+
+    @contextmanager
+    def _turn(self, wait: float) -> Iterator[None]:
+        """Hold `letta.lock`. Who waits longest is not served first, so that among many writers somebody may
+        have bad luck for long: the wait starts anew while others get on."""
+        with ExitStack() as held:
+            for left in reversed(range(_WAITS)):
+                before = self.head()
+                try:
+                    held.enter_context(locked(self._git_dir / "letta.lock", wait, *_BUSY))
+                    break
+                except StorageError:
+                    if left == 0 or self.head() == before:
+                        raise
             yield
 
     def _tried(self, attempt: Callable[[pygit2.Oid], str]) -> str:
