@@ -89,7 +89,9 @@ def refuse(lines: Sequence[str]) -> int:
     sys.stderr.write("letta: this commit was not made, it breaks rules of memory:\n")
     for text in lines:
         sys.stderr.write(f"  {text}\n")
-    sys.stderr.write("Correct it and commit again (git commit --no-verify skips the check, not the rules).\n")
+    skips = " (git commit --no-verify skips the check, not the rules)"
+    own = "" if os.environ.get("LETTA_AGENT_ID") else skips
+    sys.stderr.write(f"Correct it and commit again{own}.\n")
     return EXIT_FAILED
 
 

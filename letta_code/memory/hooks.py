@@ -61,8 +61,10 @@ trailers() {{
 
 case ${{0##*/}} in
   pre-commit | pre-merge-commit)
-    check staged ;;
+    # An agent is checked at the next step: --no-verify does not skip it, revert and cherry-pick have it too.
+    [ -n "$LETTA_AGENT_ID" ] || check staged ;;
   prepare-commit-msg)
+    if [ -n "$LETTA_AGENT_ID" ]; then check staged || exit 1; fi
     [ -z "$2" ] || trailers "$1" ;;
   commit-msg)
     trailers "$1"

@@ -92,11 +92,17 @@ def test_a_read_only_block_is_the_persons_alone(repository: MemoryRepository) ->
     _write(repository, "system/rules.md", text)
     _git(repository, "add", "-A")
     assert _git(repository, "commit", "-m", "mine").returncode == 0
-    for change in (text.replace("hers", "its"), text.replace("true", "false")):
+    for change, words in ((text.replace("hers", "its"), "-am"), (text.replace("true", "false"), "-anm")):
         _write(repository, "system/rules.md", change)
-        done = _git(repository, "commit", "-am", "x", env=SHELL)
+        done = _git(repository, "commit", words, "x", env=SHELL)
         assert done.returncode != 0
         assert "system/rules.md: is read-only" in done.stderr
+        assert "--no-verify" not in done.stderr
+    _git(repository, "reset", "-q", "--hard")
+    head = repository.head()
+    assert "is read-only" in _git(repository, "revert", "--no-edit", "HEAD", env=SHELL).stderr
+    assert repository.head() == head
+    _git(repository, "reset", "-q", "--hard")
     assert _git(repository, "rm", "-qf", "system/rules.md").returncode == 0
     assert _git(repository, "commit", "-m", "x", env=SHELL).returncode != 0
     assert _git(repository, "commit", "-m", "x").returncode == 0
