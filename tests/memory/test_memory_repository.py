@@ -220,13 +220,13 @@ for number in range(int(sys.argv[3])):
 """
 
 
-def test_two_processes_with_fifty_commits_each_lose_none(repository: MemoryRepository, git: Git) -> None:
+def test_two_processes_with_twenty_commits_each_lose_none(repository: MemoryRepository, git: Git) -> None:
     command = [sys.executable, "-c", _WRITER, str(repository.git_dir)]
-    writers = [subprocess.Popen([*command, name, "50"], stderr=subprocess.PIPE) for name in "ab"]
+    writers = [subprocess.Popen([*command, name, "20"], stderr=subprocess.PIPE) for name in "ab"]
     errors = [writer.communicate()[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0], errors
-    assert len(log(repository, limit=1000)) == 101
-    assert sum(path.startswith("race/") for path in repository.snapshot().entries) == 100
+    assert len(log(repository, limit=1000)) == 41
+    assert sum(path.startswith("race/") for path in repository.snapshot().entries) == 40
     assert git("status", "--porcelain") == ""
     assert git("fsck", "--strict") == ""
 

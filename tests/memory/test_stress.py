@@ -8,8 +8,8 @@ from scripts.stress_memory import kill, race
 
 
 def test_overlapping_writers_and_a_person_lose_nothing(tmp_path: Path) -> None:
-    assert "24 accepted" in race(tmp_path, 3, 8)
+    assert "12 accepted" in race(tmp_path, 3, 4)
 
 
 def test_a_writer_that_is_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
-    assert "8 kills" in kill(tmp_path, 8)
+    assert "4 kills" in kill(tmp_path, 4)
