@@ -32,7 +32,9 @@ MARKER = ".letta-export"
 
 _FORMAT = "letta-memory-export"
 _TOP = "memory"
-_EARLIEST = datetime(1980, 1, 1, tzinfo=UTC).timestamp()  # what a zip file can say
+# What a zip file can say.
+_EARLIEST = datetime(1980, 1, 1, tzinfo=UTC).timestamp()
+_LATEST = datetime(2107, 12, 31, tzinfo=UTC).timestamp()
 _SUFFIXES: dict[str, Form] = {".tar.gz": "tar.gz", ".tgz": "tar.gz", ".zip": "zip", ".bundle": "bundle"}
 
 
@@ -203,7 +205,7 @@ def _tar(files: list[tuple[str, bytes]], seconds: int) -> bytes:
 
 
 def _zip(files: list[tuple[str, bytes]], seconds: int) -> bytes:
-    stamp = datetime.fromtimestamp(max(float(seconds), _EARLIEST), UTC)
+    stamp = datetime.fromtimestamp(min(max(float(seconds), _EARLIEST), _LATEST), UTC)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in files:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from letta_code.errors import MemoryStoreError
 from letta_code.memory.edits import Create, Delete, Rename, Replace
+from letta_code.memory.exporting import write_archive
 from letta_code.memory.git.blame import blame
 from letta_code.memory.git.log import diff_of, log
 from letta_code.memory.git.repository import Author, MemoryRepository, Provenance
@@ -215,3 +216,22 @@ def git_in(repository: MemoryRepository, *words: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.decode("utf-8")
+
+
+@pytest.mark.parametrize("seconds", [-(10**11), -5, 10**11, 10**12])
+def test_a_clock_that_was_wrong_stops_nothing(repository: MemoryRepository, git: Git, seconds: int) -> None:
+    first = repository.describe(repository.head())
+    tree = git("rev-parse", "HEAD^{tree}").strip()
+    who = f"A <a@example.org> {seconds} +0000"
+    (repository.git_dir / "odd").write_text(
+        f"tree {tree}\nparent {first.revision}\nauthor {who}\ncommitter {who}\n\nOdd\n"
+    )
+    odd = git("hash-object", "-t", "commit", "-w", "--literally", str(repository.git_dir / "odd")).strip()
+    git("update-ref", "HEAD", odd)
+    assert [made.revision for made in log(repository)] == [odd, first.revision]
+    assert log(repository, 1, revision=first.revision) == (first,)
+    since = datetime(2001, 1, 1, tzinfo=UTC)
+    assert len(log(repository, since=since)) == (2 if seconds > 0 else 1)
+    assert blame(repository, "system/human.md")[0].commit == first
+    stamp = datetime.fromisoformat(log(repository, 1)[0].when).timestamp()
+    write_archive(repository.git_dir / "x.zip", {"a.md": b""}, odd, int(stamp))

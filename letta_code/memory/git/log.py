@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pygit2
 from pygit2.enums import DeltaStatus, DiffOption, SortMode
@@ -42,7 +42,7 @@ def log(
         if len(found) >= limit:
             break
         who = commit.author
-        if since is not None and datetime.fromtimestamp(who.time, UTC) < since:
+        if since is not None and who.time < since.timestamp():
             continue
         if wanted in f"{who.name} <{who.email}>".casefold():
             found.append(repository.described(commit))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from operator import attrgetter
 from typing import Literal, cast
@@ -31,6 +31,9 @@ _KINDS: dict[bytes, Literal["file", "folder", "other"]] = {
     _EXECUTABLE: "file",
 }
 """By the mode as a tree object writes it."""
+
+_FIRST = int(datetime(2, 1, 1, tzinfo=UTC).timestamp())
+_LAST = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp())
 
 _BACK = 1000
 """Commits that are looked through for the last readable version of a file."""
@@ -197,6 +200,6 @@ def signature(author: Author) -> pygit2.Signature:
 
 
 def when(stamp: pygit2.Signature) -> str:
-    """The time of a signature in ISO 8601."""
+    """The time of a signature in ISO 8601; one outside the years 2 to 9998 (a broken clock) is moved there."""
     zone = timezone(timedelta(minutes=stamp.offset))
-    return datetime.fromtimestamp(stamp.time, zone).isoformat()
+    return datetime.fromtimestamp(min(max(stamp.time, _FIRST), _LAST), zone).isoformat()
