@@ -200,6 +200,6 @@ def signature(author: Author) -> pygit2.Signature:
 
 
 def when(stamp: pygit2.Signature) -> str:
-    """The time of a signature in ISO 8601; one outside the years 2 to 9998 (a broken clock) is moved there."""
+    """The time of a signature in ISO 8601; one outside the years 2 to 9998 is moved there."""
     zone = timezone(timedelta(minutes=stamp.offset))
     return datetime.fromtimestamp(min(max(stamp.time, _FIRST), _LAST), zone).isoformat()
