@@ -165,6 +165,20 @@ def test_a_refused_edit_keeps_the_text_and_says_where(letta: Letta, memory: Path
     assert letta("memory", "status").out == ""
 
 
+def test_ctrl_c_ends_the_editor_and_the_text_is_kept(letta: Letta, memory: Path, tool: Tool) -> None:
+    source = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "pathlib.Path(sys.argv[1]).write_text('half'); print('typing', flush=True); signal.pause()"
+    )
+    process = on_terminal(letta, "memory", "edit", "system/human", EDITOR=f"'{tool('typing', source)}'")
+    process.expect("typing")
+    process.sendintr()
+    said = " ".join(output(process).split())
+    assert process.exitstatus == 1
+    assert "was ended (SIGINT); nothing was committed" in said
+    assert Path(said.rsplit("your text is kept in ", 1)[1]).read_text() == "half"
+
+
 def test_what_others_commit_while_the_editor_is_open_is_never_lost(
     letta: Letta, memory: Path, tool: Tool
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,18 +142,21 @@ def _editable(repository: MemoryRepository, snapshot: MemorySnapshot, given: str
 
 def _edited(editor: list[str], file: Path, before: bytes, environment: Mapping[str, str]) -> bytes | None:
     """What the person made of the text; None when nothing."""
+    # Ctrl-C is the editor's while it runs (a handler, since what is ignored stays ignored in a child).
+    interrupt = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         code = subprocess.run([*editor, str(file)], env=dict(environment), check=False).returncode
         after = file.read_bytes()
     except OSError as error:
         raise EditorError(f"{label(shlex.join(editor))}: {error.strerror or error}") from error
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
     if code != 0:
         where = f"your text is kept in {label(str(file))}" if after != before else ""
         if not where:
             shutil.rmtree(file.parent, ignore_errors=True)
-        raise EditorError(
-            f"{label(shlex.join(editor))} ended with exit code {code}; nothing was committed", where
-        )
+        how = f"ended with exit code {code}" if code > 0 else f"was ended ({signal.Signals(-code).name})"
+        raise EditorError(f"{label(shlex.join(editor))} {how}; nothing was committed", where)
     return after if after != before else None
 
 
