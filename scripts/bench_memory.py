@@ -5,22 +5,34 @@ The floor beside the figures of this module is a bare walk over all trees throug
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 import pygit2
 
-from letta_code.memory.edits import Put, Replace
+from letta_code.memory.edits import Create, Put, Replace
 from letta_code.memory.git.blame import blame
 from letta_code.memory.git.log import log
 from letta_code.memory.git.repository import Author, MemoryRepository
+from letta_code.memory.git.search import search_history
 from letta_code.memory.prompt import CompiledPrompt, PromptCache
-from scripts.bench_process import LETTA, Cost, instant_model, median_ms, print_costs, process_cost
+from scripts.bench_process import (
+    LETTA,
+    Command,
+    Cost,
+    Timing,
+    instant_model,
+    medians,
+    once,
+    print_costs,
+    process_cost,
+    process_costs,
+    timed,
+)
 from tests.model_server import ModelServer
 
 AUTHOR = Author("bench", "bench@letta.local")
@@ -32,33 +44,49 @@ def memory_costs(folder: Path, runs: int, floor: Cost) -> None:
     """Print every figure of memory."""
     compile_costs(folder, runs)
     history_costs(folder, runs)
-    process_costs(folder, runs, floor)
+    turn_costs(folder, runs, floor)
 
 
 def compile_costs(folder: Path, runs: int) -> None:
     """Print what compiling the prompt and committing one file cost as memory grows."""
     base = files("letta_code.agent").joinpath("base_prompt.md").read_text("utf-8")
-    print("\nCompiled prompt, in this process (ms; 2 KB a file, 10 of them in system/)")
-    print(f"  {'files':>6} {'tree walk':>10} {'cold':>8} {'unchanged':>10} {'one commit':>11} {'then':>8}")
+    print("\nCompiled prompt, in this process (2 KB a file, 10 of them in system/)")
     for count in SIZES:
         home = folder / f"memory-{count}"
         repository = MemoryRepository.create(
             home / "repo.git", home / "memory", memory_files(count), AUTHOR, "bench"
         )
-        walk = median_ms(partial(_tree_walk, repository.git_dir), runs)
-        cold, cached, commits, after = [], [], [], []
+        rows: dict[str, list[Timing]] = {}
+
+        def take(name: str, timing: Timing, rows: dict[str, list[Timing]] = rows) -> None:
+            rows.setdefault(name, []).append(timing)
+
         for run in range(runs):
+            take("floor: bare tree walk through pygit2", once(partial(_tree_walk, repository.git_dir)))
             fresh = MemoryRepository.open(repository.git_dir)
             compiled = partial(_compile, PromptCache(home / f"cache-{run}"), base, fresh)
-            cold.append(median_ms(compiled, 1))
-            cached.append(median_ms(compiled, 5))
+            take("cold compile", once(compiled))
+            take("unchanged HEAD", timed(compiled, 5))
             edit = Replace("system/fact-0.md", f"marker {run}.", f"marker {run + 1}.")
-            commits.append(median_ms(partial(fresh.commit, edit, "bench edit", AUTHOR), 1))
-            after.append(median_ms(compiled, 1))
-        print(
-            f"  {count:6} {walk:10.2f} {statistics.median(cold):8.2f} {statistics.median(cached):10.2f} "
-            f"{statistics.median(commits):11.2f} {statistics.median(after):8.2f}"
-        )
+            take("commit of one file", once(partial(fresh.commit, edit, "bench edit", AUTHOR)))
+            take("prompt after it", once(compiled))
+            new = Create(f"notes/00/new-{run}", "a new fact", "text")
+            take("commit of one new file", once(partial(fresh.commit, new, "bench edit", AUTHOR)))
+            later = partial(_compile, PromptCache(home / "cache"), base, MemoryRepository.open(fresh.git_dir))
+            take("prompt after it, by a new process", once(later))
+        rows["floor: plain `git commit` of one file"] = [_git_commit(home / "memory", runs)]
+        print(f"  {count:,} files {'cpu ms':>39} {'wall ms':>8}")
+        for name, timings in rows.items():
+            median = medians(timings)
+            print(f"    {name:40} {median.cpu:8.2f} {median.wall:8.2f}")
+
+
+def _git_commit(worktree: Path, runs: int) -> Timing:
+    script = "echo more >> system/fact-1.md && git commit --no-verify -qm bench -- system/fact-1.md"
+    identity = {"GIT_AUTHOR_NAME": "b", "GIT_AUTHOR_EMAIL": "b@b"}
+    identity |= {"GIT_COMMITTER_NAME": "b", "GIT_COMMITTER_EMAIL": "b@b"}
+    cost = process_cost(["sh", "-c", script], runs, identity, worktree)
+    return Timing(cost.wall * 1000, cost.cpu * 1000)
 
 
 def memory_files(count: int) -> dict[str, str]:
@@ -99,20 +127,20 @@ def history_costs(folder: Path, runs: int) -> None:
     repository = MemoryRepository.open(repository.git_dir)
     git = ["git", f"--git-dir={repository.git_dir}"]
     path = "system/fact-3.md"
-    print(f"\nHistory of {COMMITS:,} commits to 20 files (ms)")
-    print(f"  {'':34} {'here':>8} {'git':>8}")
+    print(f"\nHistory of {COMMITS:,} commits to 20 files, in this process; the floor is plain git (ms)")
+    print(f"  {'':34} {'cpu':>8} {'wall':>8} {'git cpu':>8} {'git wall':>8}")
     for name, work, command in (
         ("log, newest 50", partial(log, repository, 50), ["log", "-50", "--name-only"]),
         ("log, all", partial(log, repository, COMMITS + 1), ["log", "--name-only"]),
+        (f"log {path}, newest 50", partial(log, repository, 50, path), ["log", "-50", "--", path]),
         (f"log {path}, all", partial(log, repository, COMMITS, path), ["log", "--", path]),
         (f"blame {path}", partial(blame, repository, path), ["blame", "HEAD", "--", path]),
+        ("search --history", partial(search_history, repository, "by 77"), ["log", "-S", "by 77"]),
     ):
-        floor = median_ms(partial(_quiet, [*git, *command]), runs)
-        print(f"  {name:34} {median_ms(work, runs):8.0f} {floor:8.0f}")
-
-
-def _quiet(command: Sequence[str]) -> None:
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        floor, here = process_cost([*git, *command], runs), timed(work, runs)
+        print(
+            f"  {name:34} {here.cpu:8.0f} {here.wall:8.0f} {floor.cpu * 1000:8.0f} {floor.wall * 1000:8.0f}"
+        )
 
 
 def _many_commits(git_dir: Path, count: int) -> None:
@@ -138,23 +166,34 @@ def _stream(count: int) -> Iterator[bytes]:
         ).encode()
 
 
-def process_costs(folder: Path, runs: int, floor: Cost) -> None:
+def turn_costs(folder: Path, runs: int, floor: Cost) -> None:
     """Print what a one-shot turn and `letta memory log` cost as memory grows, with peak memory."""
     project = folder / "memory-project"
     project.mkdir()
-    rows = {"python -c 'import pygit2'": process_cost([sys.executable, "-c", "import pygit2"], runs)}
+    words = [LETTA, "-p", "hi", "-m", "openai/gpt-5.5"]
+    imported = "floor: python -c 'import pygit2'"
+    commands = {imported: Command([sys.executable, "-c", "import pygit2"])}
     with ModelServer([{"text": "Hello.", "repeat": True}]) as server:
         for count in SIZES:
             environment = instant_model(server, folder / f"home-{count}")
-            turn = [LETTA, "-p", "hi", "-m", "openai/gpt-5.5"]
-            process_cost(turn, 1, environment, project)
+            process_cost(words, 1, environment, project)
             _fill(folder / f"home-{count}", count)
-            rows[f"letta -p hi, {count:,} memory files"] = process_cost(turn, runs, environment, project)
-            rows[f"letta memory log, {count:,} memory files"] = process_cost(
-                [LETTA, "memory", "log"], runs, environment, project
-            )
+            commands[_turn(count)] = Command(words, environment, project)
+            log_words = [LETTA, "memory", "log"]
+            commands[f"letta memory log, {count:,} memory files"] = Command(log_words, environment, project)
+        rows = process_costs(commands, runs)
     print("\nProcesses as memory grows")
     print_costs(rows, floor)
+    for count in SIZES[1:]:
+        small, large = rows[_turn(SIZES[0])], rows[_turn(count)]
+        print(
+            f"  a turn with {count:,} files costs {large.cpu / small.cpu:.2f} × that with {SIZES[0]} in CPU, "
+            f"{large.wall / small.wall:.2f} × in wall, {large.memory / small.memory:.2f} × in memory"
+        )
+
+
+def _turn(count: int) -> str:
+    return f"letta -p hi, {count:,} memory files"
 
 
 def _fill(home: Path, count: int) -> None:

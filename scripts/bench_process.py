@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.model_server import ModelServer
 
+_LAUNCHER = str(Path(__file__).with_name("bench_launcher.py"))
 LETTA = str(Path(sys.executable).with_name("letta"))
 
 
@@ -25,43 +27,80 @@ class Cost:
     memory: float
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is run: words, variables beside those of this process, and folder."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Medians over the runs, in milliseconds. Other processes lengthen `wall` more than `cpu`."""
+
+    wall: float
+    cpu: float
+
+
 def process_cost(
     command: Sequence[str], runs: int, environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Cost:
     """Run `command` `runs` times after one warm-up."""
-    walls, cpus, peaks = [], [], []
+    return process_costs({"": Command(command, environment or {}, cwd)}, runs)[""]
+
+
+def process_costs(commands: Mapping[str, Command], runs: int) -> dict[str, Cost]:
+    """Run each command `runs` times after one warm-up. They take turns, so that load that comes and goes
+    meets all of them."""
+    found: dict[str, list[Cost]] = {name: [] for name in commands}
     for number in range(runs + 1):
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **(environment or {})},
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+        for name, command in commands.items():
+            cost = _run(command)
+            if number:
+                found[name].append(cost)
+    return {
+        name: Cost(
+            statistics.median(cost.wall for cost in costs),
+            statistics.median(cost.cpu for cost in costs),
+            statistics.median(cost.memory for cost in costs),
         )
-        assert process.stderr is not None
-        errors = process.stderr.read()
-        process.stderr.close()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise SystemExit(f"{' '.join(command)} failed:\n{errors.decode(errors='replace')}")
-        if number:
-            walls.append(time.perf_counter() - started)
-            cpus.append(usage.ru_utime + usage.ru_stime)
-            peaks.append(usage.ru_maxrss / 1024)
-    return Cost(statistics.median(walls), statistics.median(cpus), statistics.median(peaks))
+        for name, costs in found.items()
+    }
 
 
-def median_ms(work: Callable[[], object], runs: int) -> float:
-    """Median milliseconds of `work`."""
-    times = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        work()
-        times.append((time.perf_counter() - started) * 1000)
-    return statistics.median(times)
+def _run(command: Command) -> Cost:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", _LAUNCHER, *command.words],
+        env={**os.environ, **command.environment},
+        cwd=command.cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    if done.returncode or (found := json.loads(done.stdout))[3]:
+        raise SystemExit(f"{' '.join(command.words)} failed:\n{done.stderr.decode(errors='replace')}")
+    wall, cpu, peak, _ = found
+    return Cost(wall, cpu, peak / 1024)
+
+
+def timed(work: Callable[[], object], runs: int) -> Timing:
+    """What a call in this process costs."""
+    return medians([once(work) for _ in range(runs)])
+
+
+def once(work: Callable[[], object]) -> Timing:
+    """What one call costs."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Timing((time.perf_counter() - wall) * 1000, (time.process_time() - cpu) * 1000)
+
+
+def medians(timings: Sequence[Timing]) -> Timing:
+    """The medians of several."""
+    return Timing(
+        statistics.median(one.wall for one in timings), statistics.median(one.cpu for one in timings)
+    )
 
 
 def instant_model(server: ModelServer, home: Path) -> dict[str, str]:
