@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
+_CREATING = 30.0
+"""Seconds that making an agent waits for another process that makes one."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
@@ -93,8 +96,6 @@ class AgentStore:
         wanted = " ".join(name.split())
         if not wanted:
             raise UsageError("an agent needs a name", "--name NAME")
-        if any(other.name == wanted and other.org == org for other in self.list()):
-            raise UsageError(f"there is already an agent named {wanted!r}", "choose another name")
         state = AgentState(
             id=new_agent_id(),
             org=checked_id(org, "org"),
@@ -108,14 +109,19 @@ class AgentStore:
             ),
             tags=tags,
         )
-        try:
-            self._make_memory(state, files)
-            self.save_base_prompt(state.key, base_prompt)
-            self.save(state)
-        except BaseException:
-            shutil.rmtree(self._paths.memory_home(state.key), ignore_errors=True)
-            shutil.rmtree(self._paths.agent_state(state.key).parent, ignore_errors=True)
-            raise
+        # Two first starts at once: the second has to see the agent that the first one makes.
+        lock = self._paths.agents().with_suffix(".lock")
+        with locked(lock, _CREATING, "another process is making an agent", "try again"):
+            if any(other.name == wanted and other.org == org for other in self.list()):
+                raise UsageError(f"there is already an agent named {wanted!r}", "choose another name")
+            try:
+                self._make_memory(state, files)
+                self.save_base_prompt(state.key, base_prompt)
+                self.save(state)
+            except BaseException:
+                shutil.rmtree(self._paths.memory_home(state.key), ignore_errors=True)
+                shutil.rmtree(self._paths.agent_state(state.key).parent, ignore_errors=True)
+                raise
         return state
 
     def _make_memory(self, state: AgentState, files: Mapping[str, str]) -> None:

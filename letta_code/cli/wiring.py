@@ -172,12 +172,16 @@ class Workbench:
     def _new_agent(self) -> AgentState:
         from letta_code.memory.seed import default_files
 
-        names = {state.name for state in self._place.agents().list()}
+        store = self._place.agents()
+        names = {state.name for state in store.list()}
         name, number = DEFAULT_AGENT, 1
         while name in names:
             number += 1
             name = f"{DEFAULT_AGENT}-{number}"
-        state = self._place.agents().create(name, packaged_base_prompt(), default_files())
+        try:
+            state = store.create(name, packaged_base_prompt(), default_files())
+        except UsageError:  # another process took the name at this moment
+            return self._new_agent() if self._options.new_agent else store.find(DEFAULT_AGENT)
         self._say(
             f"created the agent {name}; its memory is in {self._place.paths.memory_worktree(state.key)}"
         )

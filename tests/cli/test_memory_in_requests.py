@@ -81,3 +81,13 @@ def test_e06_nobody_is_called_but_the_model(letta: Letta, tmp_path: Path) -> Non
     assert all(f"'{place[0]}', {place[2]}" in line for line in calls), calls
     started = [line for line in seen if line.startswith("subprocess.Popen")]
     assert not [line for line in started if any(word in line for word in ("fetch", "push", "ls-remote"))]
+
+
+def test_e09_sessions_that_start_at_once_share_one_agent(letta: Letta) -> None:
+    with ModelServer([{"text": "Fine.", "repeat": True}]) as server:
+        letta.environment = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}
+        started = [letta.start("-p", "hi") for _ in range(3)]
+        ends = [(process.communicate(timeout=50), process.returncode) for process in started]
+    assert [(out, code) for (out, _), code in ends] == [(b"Fine.\n", 0)] * 3
+    assert sum(b"created the agent" in err for (_, err), _ in ends) == 1
+    assert len(list((letta.home / "data" / "agents").rglob("agent.json"))) == 1
