@@ -31,6 +31,7 @@ from letta_code.core.text import one_line, well_formed
 from letta_code.core.tooling import ApprovalRequest, Ask, ToolOutput
 from letta_code.errors import LettaError, MemoryStoreError, ToolError, UsageError
 from letta_code.memory.scope import PROJECTS, overview_path
+from letta_code.memory.secrets import masked
 from letta_code.tools.base import Arguments, Call, Remembered, Tool
 from letta_code.tools.toolbox import Toolbox
 
@@ -286,7 +287,9 @@ def _denied(reason: str) -> ToolOutput:
 
 
 def _cut(text: str) -> str:
-    return well_formed(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)")
+    shown = masked(text[: 4 * _SHOWN])  # before the cut, which could leave half a secret
+    whole = len(text) <= _SHOWN
+    return well_formed(shown if whole else f"{shown[:_SHOWN]}… ({len(text):,} characters)")
 
 
 def _explained(call: ToolCall, error: ValidationError) -> str:

@@ -124,7 +124,7 @@ class MemoryTool(Tool[MemoryArguments]):
             return _listing(snapshot, snapshot.root, "")
         name = memory_path(snapshot.entries, path)
         if name not in snapshot.entries:
-            raise ToolError(f"{name}: no such memory file; `view` without a path lists them")
+            raise ToolError(f"{masked(name)}: no such memory file; `view` without a path lists them")
         self._writer.saw(name, snapshot.revision, call)
         return _numbered(name, snapshot.read(name))
 

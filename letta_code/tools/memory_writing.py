@@ -89,7 +89,7 @@ class MemoryWriter:
         for root in (self.repository.worktree, self.repository.worktree.resolve()):
             if Path(path).is_relative_to(root):
                 return path[len(str(root)) :].lstrip("/")
-        raise ToolError(f"{path} is outside the memory folder; give a path relative to it")
+        raise ToolError(f"{masked(path)} is outside the memory folder; give a path relative to it")
 
     def _write(
         self, edit: Edit, paths: tuple[str, ...], reason: str, source: Source | None, call: Call

@@ -143,6 +143,13 @@ def test_held_memories_stay_on_branches_until_they_are_confirmed(holding: Here) 
     assert git(holding, "ls-tree", "-r", "--name-only", "HEAD", "notes").split() == ["notes/stated.md"]
     a, b, c = sorted((item.commit for item in waiting(holding)), key=lambda commit: commit.paths)
     assert "3 held back" in holding("memory", "status").err
+    assert "3 not stated by you" in holding("doctor").out
+    with ModelServer([]) as server:
+        words = holding.letta.command()
+        variables = holding.letta.variables({"VLLM_BASE_URL": server.url, "VLLM_API_KEY": "x"})
+        child = pexpect.spawn(words[0], words[1:], cwd=str(holding.letta.project), env=variables, timeout=30)
+        child.expect("3 held back until you confirm: letta memory review")
+        child.close(force=True)
     assert holding("memory", "review", "confirm", a.revision).code == 0
     message = git(holding, "log", "-1", "--format=%an%n%B")
     assert message.startswith("letta\nNoticed notes/a")
@@ -181,6 +188,8 @@ def test_one_by_one_on_a_terminal(noted: Here) -> None:
             child.expect(r"\+The build seems slow")
         child.expect("quit › ")
         child.sendline(answer)
+        if answer == "c":
+            child.expect("[0-9a-f]{10}  Confirm")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
@@ -275,16 +284,24 @@ def test_e31_odd_arguments_are_reported_and_kept(here: Here) -> None:
 
 def test_e37_a_secret_in_the_arguments_is_refused_and_not_repeated(here: Here) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    odd = (
+        {"command": "view", "file_path": secret},
+        {"command": "rename", "old_path": secret, "new_path": "a"},
+        {"command": "delete", "file_path": f"/etc/{secret}"},
+        {"command": "keep", "file_path": secret},
+    )
     answers, said = run(
         here,
         turn("", memory("notes/key", file_text=f"The token is {secret}.")),
         turn("", memory(f"notes/{secret}")),
+        *(turn("", call("memory", **wrong, reason="r")) for wrong in odd),
         turn("", memory("notes/prose", file_text="There is no API key here; ask Ada for the token.")),
     )
+    assert len(answers) == 3 + len(odd)
     assert all(secret not in answer for answer in answers)
     assert secret not in said
     assert "GitHub token" in answers[0]
-    assert "Committed" in answers[2]
+    assert "Committed" in answers[-1]
     assert secret not in git(here, "log", "-p", "--all")
 
 
