@@ -12,9 +12,12 @@ def main() -> int:
     if sys.argv[1:] in (["--version"], ["-V"]):
         sys.stdout.write(f"letta-code {__version__}\n")
         return 0
-    from letta_code.cli.entry import run
+    try:
+        from letta_code.cli.entry import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules are imported, too
+        return 130
 
 
 if __name__ == "__main__":

@@ -170,6 +170,7 @@ def test_held_memories_stay_on_branches_until_they_are_confirmed(holding: Here) 
     shell = holding("memory", "commit", "-m", "x", env=agents)
     assert shell.code == 2
     assert "held for the person's review" in shell.err
+    assert holding("config", "set", "memory.review", "off", env=agents).code == 2
 
 
 def test_one_by_one_on_a_terminal(noted: Here) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import Here
+from tests.cli.harness import Here, Letta
 
 
 @pytest.fixture
@@ -58,3 +58,11 @@ def test_a_line_of_the_log_fits_80_columns(here: Here, memory: Path) -> None:
         assert "conv-12345678)" in line
         assert len(line) <= 80
     assert here("memory", "log", "--json").json[0]["conversation"] == shell["LETTA_CONVERSATION_ID"]
+
+
+def test_ctrl_c_while_modules_are_imported_prints_no_traceback(letta: Letta, tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos.getpid()\n"
+    )
+    done = letta("memory", "log", env={"PYTHONPATH": str(tmp_path)})
+    assert (done.code, done.out, done.err) == (130, "", "")

@@ -121,7 +121,8 @@ def _one_by_one(repository: MemoryRepository, items: tuple[Pending, ...], who: A
                 answer = "q"
         try:
             if answer == "c":
-                git_review.confirm(repository, [item], who)
+                for made in git_review.confirm(repository, [item], who):
+                    tell(made)
             elif answer == "d":
                 _drop(repository, item, who)
         except LettaError as error:
