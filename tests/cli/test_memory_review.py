@@ -306,6 +306,16 @@ def test_e37_a_secret_in_the_arguments_is_refused_and_not_repeated(here: Here) -
     assert secret not in git(here, "log", "-p", "--all")
 
 
+def test_a_model_trained_on_patches_writes_memory_with_them(here: Here) -> None:
+    patch = "*** Begin Patch\n*** Add File: notes/a.md\n+Found.\n*** End Patch"
+    turns = (turn("", call("memory_apply_patch", reason="Noticed", input=patch)),)
+    answers, _ = run(here, *turns, words=("-m", "vllm/some-codex"))
+    assert "Committed" in answers[0]
+    assert "Found." in git(here, "show", "HEAD:notes/a.md")
+    answers, _ = run(here, *turns)
+    assert "There is no tool 'memory_apply_patch'" in answers[0]
+
+
 def test_e07_a_run_whose_writes_are_all_refused_says_why(here: Here) -> None:
     refused = (turn("", memory("a", reason="")), turn("", memory("b")))
     answers, said = run(here, *refused, words=("--disallowed-tools", "memory"))
