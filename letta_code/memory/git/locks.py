@@ -19,6 +19,9 @@ from letta_code.errors import MemoryStoreError
 NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """What a file system says that has no hard links, or no more of them."""
 
+_LEAST = 1.0
+"""Seconds that even an old lock is waited for."""
+
 _OURS = b"letta-code\n"
 _UNFINISHED = {
     RepositoryState.MERGE: ("merge", "git merge --abort", "git commit"),
@@ -67,22 +70,27 @@ def unfinished_work(git: pygit2.Repository, worktree: Path) -> MemoryStoreError 
 
 @contextmanager
 def index_lock(git_dir: Path, wait: float) -> Iterator[None]:
-    """Hold `index.lock`, which Git commands take too; the caller holds `letta.lock`. Waits `wait` seconds.
+    """Hold `index.lock`, which Git commands take too; the caller holds `letta.lock`. Waits until
+    a lock of others is `wait` seconds old: each of their commands has that long.
 
     Raises:
         MemoryStoreError: another program's lock stays (it is named, with its age, and left alone).
         MemoryStoreError: the disk refuses it.
     """
-    until = time.monotonic() + wait
+    lock, seen, until = git_dir / "index.lock", (0, 0), time.monotonic() + wait
     ready = git_dir / "letta.index-lock"
     try:
         try:
             ready.write_bytes(_OURS)
-            while not _taken(ready, git_dir / "index.lock"):
+            while not _taken(ready, lock):
                 if is_ours(git_dir):
                     _release(git_dir)  # we hold `letta.lock`, so whoever made it is dead
+                elif (found := _made(lock)) is None:
+                    continue
+                elif found != seen:
+                    seen, until = found, time.monotonic() + _patience(found[1], wait)
                 elif time.monotonic() > until:
-                    raise lock_stays(git_dir / "index.lock")
+                    raise lock_stays(lock)
                 else:
                     time.sleep(0.005)
             ready.unlink()
@@ -97,6 +105,21 @@ def index_lock(git_dir: Path, wait: float) -> Iterator[None]:
             raise
         finally:
             ready.unlink(missing_ok=True)
+
+
+def _made(lock: Path) -> tuple[int, int] | None:
+    """Which lock it is: inode and time (nanoseconds); None when it is gone."""
+    try:
+        found = lock.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _patience(made: int, wait: float) -> float:
+    """How long to wait for a lock that was made then: what is left of `wait`, and a second at least."""
+    age = max(0.0, time.time() - made / 1e9)
+    return max(wait - age, min(wait, _LEAST))
 
 
 def _taken(ready: Path, lock: Path) -> bool:

@@ -30,8 +30,8 @@ __all__ = ["Author", "Draft", "MemoryCommit", "MemoryRepository", "Provenance"]
 LOCK_WAIT = 30.0
 """Seconds a commit waits for other writers of ours."""
 
-INDEX_WAIT = 5.0
-"""Seconds a commit waits for a Git command that holds `index.lock`."""
+INDEX_WAIT = 20.0
+"""How old in seconds the `index.lock` of a Git command may become while a commit waits for it."""
 
 
 class MemoryRepository:
