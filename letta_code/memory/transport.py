@@ -53,6 +53,9 @@ _KEPT = frozenset(
         "GIT_SSL_NO_VERIFY",
     }
 )
+_PACKS = 50
+"""More packs than that are made one, as `git gc` does: a fetch brings one, and each costs every look-up."""
+
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=3"
 _QUIET = (
     "core.hooksPath=/dev/null",
@@ -61,6 +64,8 @@ _QUIET = (
     "maintenance.auto=false",
     "fetch.recurseSubmodules=no",
     "fetch.writeCommitGraph=false",
+    # A pack appears as a whole; objects one by one would be half a commit when git is killed.
+    "fetch.unpackLimit=1",
     "push.recurseSubmodules=no",
     "push.gpgSign=false",
     "push.followTags=false",
@@ -214,6 +219,9 @@ class Transport:
             REMOTE,
             f"+refs/heads/{branch}:{FETCHED}",
         )
+        if sum(1 for _ in (self._git_dir / "objects/pack").glob("*.pack")) > _PACKS:
+            # Nothing is dropped, also not what no ref names yet.
+            self._checked("repack", "-a", "-d", "--keep-unreachable", "--quiet")
 
     def push(self, revision: str, branch: str) -> bool:
         """Send `revision` as the new tip of `branch`; False when others pushed meanwhile."""

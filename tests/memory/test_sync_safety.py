@@ -228,6 +228,34 @@ def test_a_secret_that_came_is_told_and_masked(two: tuple[Machine, Machine]) -> 
     assert laptop.memory.head() == desk.memory.head()
 
 
+def test_what_comes_is_packed_and_many_packs_become_one(two: tuple[Machine, Machine]) -> None:
+    """So that a git that is killed leaves no commit without its files."""
+    desk, laptop = two
+    packs = laptop.memory.git_dir / "objects/pack"
+    before = len(list(packs.glob("*.pack")))
+    desk.create("first.md", "x\n")
+    desk.sync()
+    laptop.sync()
+    assert len(list(packs.glob("*.pack"))) == before + 1
+    many = (
+        "for n in $(seq 50); do echo $n | git hash-object -w --stdin"
+        " | git pack-objects -q ../repo.git/objects/pack/pack >/dev/null; done; git prune-packed"
+    )
+    subprocess.run(many, shell=True, cwd=laptop.memory.worktree, check=True)
+    (laptop.memory.worktree / "reference/build.md").write_text("staged\n")
+    laptop.git("add", "-A")
+    desk.create("second.md", "x\n")
+    desk.sync()
+    laptop.sync()
+    assert len(list(packs.glob("*.pack"))) == 1
+    assert laptop.git("fsck", "--strict", "--no-dangling") == ""
+    assert (
+        laptop.git("cat-file", "-p", "d00491fd7e5bb6fa28c517a0bb32b8b506539d4d") == "1\n"
+    )  # no ref names it
+    assert laptop.git("show", ":reference/build.md") == "staged\n"
+    assert laptop.text("second.md")
+
+
 def together(*works: Callable[[], None]) -> None:
     """Run all at once; what fails fails here."""
     with ThreadPoolExecutor(len(works)) as pool:
