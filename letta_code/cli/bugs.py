@@ -1,14 +1,17 @@
-"""The record of bugs: tracebacks in a private log file, without the secrets of the environment."""
+"""What went wrong, said on stderr in one line; bugs also in a private log file, their tracebacks without the
+secrets of the environment."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
+import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 
 from letta_code import __version__
 from letta_code.errors import LettaError
@@ -30,6 +33,22 @@ class LogFile(logging.Handler):
             _append(f"{record.name}: {record.getMessage()}\n{trace}", os.environ)
         except (LettaError, OSError):
             pass
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Say what went wrong on stderr: one line, and what to do about it."""
+    sys.stderr.write(f"letta: {message}\n")
+    for line in hint.splitlines():
+        sys.stderr.write(f"       {line}\n")
+
+
+def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Record an error that nobody expected, and say so in one line: an interpreter's `excepthook`."""
+    try:
+        where = f"; the details are in {record_bug(error)}"
+    except (LettaError, OSError):
+        where = ""
+    complain(f"this is a bug in letta ({kind.__name__}){where}", "please report it with those details")
 
 
 def record_bug(error: BaseException, environment: Mapping[str, str] = os.environ) -> Path:

@@ -7,11 +7,10 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 
 import typer
 
-from letta_code.cli.bugs import LogFile, record_bug
+from letta_code.cli.bugs import LogFile, complain, report_bug
 from letta_code.errors import EXIT_INTERRUPTED, EXIT_USAGE, LettaError
 
 
@@ -31,13 +30,6 @@ def run(words: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-
-
-def complain(message: str, hint: str = "") -> None:
-    """Say what went wrong on stderr: one line, and what to do about it."""
-    sys.stderr.write(f"letta: {message}\n")
-    for line in hint.splitlines():
-        sys.stderr.write(f"       {line}\n")
 
 
 def _invoke(words: Sequence[str]) -> int:
@@ -72,12 +64,3 @@ def _never_refuse_a_character() -> None:
     """A terminal's narrow encoding (LC_ALL=C, PYTHONIOENCODING=gbk) must not stop an answer."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Record an error that nobody expected, and say so in one line: an interpreter's `excepthook`."""
-    try:
-        where = f"; the details are in {record_bug(error)}"
-    except (LettaError, OSError):
-        where = ""
-    complain(f"this is a bug in letta ({kind.__name__}){where}", "please report it with those details")

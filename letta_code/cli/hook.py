@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    from letta_code.cli.entry import report_bug
+    from letta_code.cli.bugs import report_bug
 
     report_bug(kind, error, trace)
 
