@@ -1,13 +1,23 @@
-"""Runs the real `letta` with its own home: in a process of its own, or in this one, which is much cheaper."""
+"""Runs the real `letta` with its own home: in a process of its own, or in this one, which is much cheaper.
+
+A `Letta` that is called forks a warm process (`warm`); `command` and `start` begin with a new interpreter.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +62,7 @@ class Letta:
         return base | self.environment | dict(more or {})
 
     def command(self, *words: str) -> list[str]:
-        """The words that start it."""
+        """The words that start it cold."""
         return [sys.executable, "-W", "error", "-m", "letta_code", *words]
 
     def __call__(
@@ -63,21 +73,23 @@ class Letta:
         env: Mapping[str, str] | None = None,
         timeout: float = 50,
     ) -> Done:
-        """Run it to its end."""
+        """Run it to its end. Without `stdin` its standard input is empty, and no terminal."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            self.command(*words),
-            cwd=cwd or self.project,
-            env=self.variables(env),
-            input=data,
-            stdin=subprocess.DEVNULL if data is None else None,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-        )
-        return Done(
-            done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-        )
+        request = {"words": words, "environment": self.variables(env), "folder": str(cwd or self.project)}
+        with socket.socket(socket.AF_UNIX) as connection, ThreadPoolExecutor(3) as hands:
+            connection.settimeout(timeout)
+            connection.connect(warm_server())
+            pipes = [os.pipe() for _ in range(3)]
+            streams = [pipes[0][0], pipes[1][1], pipes[2][1]]
+            message = json.dumps(request).encode() + b"\n"
+            sent = socket.send_fds(connection, [message], streams)
+            connection.sendall(message[sent:])
+            for stream in streams:
+                os.close(stream)
+            hands.submit(_feed, pipes[0][1], data)
+            out, err = hands.submit(_drain, pipes[1][0]), hands.submit(_drain, pipes[2][0])
+            code = int(connection.recv(16))
+        return Done(code, out.result(), err.result())
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Start it and leave it running; the caller ends it."""
@@ -111,3 +123,37 @@ class Here:
             code = run(words)
         out, err = self._capture.readouterr()
         return Done(code, out, err)
+
+
+def _feed(stream: int, data: bytes | None) -> None:
+    with open(stream, "wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):
+        pipe.write(data or b"")
+
+
+def _drain(stream: int) -> str:
+    with open(stream, "rb") as pipe:
+        return pipe.read().decode("utf-8", "replace")
+
+
+@cache
+def warm_server() -> str:
+    """The socket of this test process's server of `letta` processes; see `warm`."""
+    folder = tempfile.mkdtemp(prefix="letta-warm-")
+    path = f"{folder}/door"
+    server = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "tests.cli.warm", path],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": folder, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+
+    def end() -> None:
+        server.communicate()
+        shutil.rmtree(folder)
+
+    atexit.register(end)
+    assert server.stdout.readline() == b"ready\n"
+    return path

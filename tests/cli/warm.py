@@ -1,0 +1,124 @@
+"""Starts `letta` processes cheaply for the tests: a process that has imported everything once, with no home
+and no repository, and forks for each run. `python -W error -m tests.cli.warm SOCKET` serves until its
+standard input ends.
+
+What a run gets is its own: process id, environment, folder, streams, exit code. What it does not pay is the
+import of two SDKs. Tests of what is imported, of signals and of terminals start `letta` cold instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import sys
+import threading
+from types import FrameType
+from typing import NoReturn
+
+import letta_code.__main__
+
+MOST = 1 << 20
+
+
+def preload() -> None:
+    """Import the whole program; modules that can only be run are left out."""
+    for found in pkgutil.walk_packages(letta_code.__path__, "letta_code."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    for sdk in ("anthropic", "openai", "typer._adapters"):
+        importlib.import_module(sdk)
+    gc.collect()
+    gc.freeze()
+
+
+def become(request: dict[str, object], streams: list[int]) -> NoReturn:
+    """In the forked process: be `letta` as the request wants it."""
+    words, environment, folder = request["words"], request["environment"], request["folder"]
+    assert isinstance(words, list)
+    assert isinstance(environment, dict)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(str(folder))
+    # Python itself sets this one when the locale is C; the children of a run inherit it.
+    kept = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
+    os.environ.clear()
+    os.environ.update(kept | environment)
+    sys.argv = [str(letta_code.__main__.__file__), *words]
+    code: object = 1
+    try:
+        code = letta_code.__main__.main()
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        if (failed := sys.exc_info()[1]) is not None:
+            sys.excepthook(type(failed), failed, failed.__traceback__)
+        # Tearing down what the server has imported would cost more than the run itself.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+def serve(path: str) -> None:
+    """Fork for each connection, and tell its exit code on it."""
+    preload()
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    running: dict[int, socket.socket] = {}
+
+    def ended(_number: int, _frame: FrameType | None) -> None:
+        os.write(woken, b"!")
+
+    signal.signal(signal.SIGCHLD, ended)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        door.listen(64)
+        os.write(1, b"ready\n")
+        while True:
+            ready, _, _ = select.select([door.fileno(), wake, 0], [], [])
+            if 0 in ready:
+                return
+            if wake in ready:
+                os.read(wake, 4096)
+                _tell(running)
+            if door.fileno() not in ready:
+                continue
+            connection = door.accept()[0]
+            said, streams, _, _ = socket.recv_fds(connection, MOST, 3)
+            while not said.endswith(b"\n"):
+                said += connection.recv(MOST)
+            child = os.fork()
+            if not child:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for one in (door, connection, *running.values()):
+                    one.close()
+                os.close(wake)
+                os.close(woken)
+                become(json.loads(said), streams)
+            for stream in streams:
+                os.close(stream)
+            running[child] = connection
+
+
+def _tell(running: dict[int, socket.socket]) -> None:
+    """Answer for every run that has ended."""
+    while running:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if not child:
+            return
+        with running.pop(child) as connection, contextlib.suppress(BrokenPipeError):
+            connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
