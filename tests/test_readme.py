@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.harness import warm_command
 from tests.model_server import ModelServer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +64,9 @@ def test_every_letta_command_of_the_readme_runs(tmp_path: Path) -> None:
 
         assert run('letta -p "hello"').returncode == 0  # makes the agent that the others look at
         memory = run("letta memory path").stdout.strip()
+        (tmp_path / "bin").mkdir()
+        warm_command(tmp_path / "bin" / "letta")
+        environment["PATH"] = f"{tmp_path / 'bin'}{os.pathsep}{environment['PATH']}"
         (Path(memory) / "system" / "human.md").write_text("---\ndescription: who\n---\nPrefers tea.\n")
         assert run("letta memory commit -m 'what I like'").returncode == 0
         for command in commands:

@@ -125,6 +125,20 @@ class Here:
         return Done(code, out, err)
 
 
+def warm_command(path: Path) -> None:
+    """Make `path` an executable that is `letta` for a shell: it hands its streams to the warm server."""
+    path.write_text(
+        f"#!{sys.executable} -IS\n"
+        "import json, os, socket, sys\n"
+        "request = {'words': sys.argv[1:], 'environment': dict(os.environ), 'folder': os.getcwd()}\n"
+        "with socket.socket(socket.AF_UNIX) as connection:\n"
+        f"    connection.connect({warm_server()!r})\n"
+        "    socket.send_fds(connection, [json.dumps(request).encode() + b'\\n'], [0, 1, 2])\n"
+        "    sys.exit(int(connection.recv(16)))\n"
+    )
+    path.chmod(0o700)
+
+
 def _feed(stream: int, data: bytes | None) -> None:
     with open(stream, "wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):
         pipe.write(data or b"")

@@ -44,9 +44,15 @@ def become(request: dict[str, object], streams: list[int]) -> NoReturn:
     words, environment, folder = request["words"], request["environment"], request["folder"]
     assert isinstance(words, list)
     assert isinstance(environment, dict)
-    for number, stream in enumerate(streams):
+    for number, (name, stream) in enumerate(zip(("stdin", "stdout", "stderr"), streams, strict=True)):
         os.dup2(stream, number)
         os.close(stream)
+        old = getattr(sys, name)
+        lines = name == "stderr"
+        new = os.fdopen(
+            number, old.mode, 1 if lines else -1, encoding=old.encoding, errors=old.errors, closefd=False
+        )
+        setattr(sys, name, new)
     os.chdir(str(folder))
     # Python itself sets this one when the locale is C; the children of a run inherit it.
     kept = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
