@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,5 +65,8 @@ def test_ctrl_c_while_modules_are_imported_prints_no_traceback(letta: Letta, tmp
     (tmp_path / "typer.py").write_text(
         "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nos.getpid()\n"
     )
-    done = letta("memory", "log", env={"PYTHONPATH": str(tmp_path)})
-    assert (done.code, done.out, done.err) == (130, "", "")
+    variables = letta.variables({"PYTHONPATH": str(tmp_path)})
+    done = subprocess.run(
+        letta.command("memory", "log"), cwd=letta.project, env=variables, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
