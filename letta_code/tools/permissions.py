@@ -96,7 +96,7 @@ class Policy:
             return ALLOW
         return Verdict(
             "ask",
-            f"it would put text into memory that the person did not say; it comes from: {outside}. "
+            f"it would put text into memory that comes from {outside} and was not said in this conversation. "
             "Only a rule that allows `memory` lets such text in unasked",
         )
 
