@@ -71,10 +71,14 @@ def test_e06_nobody_is_called_but_the_model(letta: Letta, tmp_path: Path) -> Non
     site.mkdir()
     (site / "sitecustomize.py").write_text(WATCH)
     with ModelServer([{"text": "Fine.", "repeat": True}]) as server:
-        env = {"PYTHONPATH": f"{site}:{ROOT}", "WATCHED": str(watched), "OLLAMA_HOST": server.url}
-        assert letta("-p", "-m", "ollama/scripted", "hi", env=env).code == 0
+        letta.environment = {
+            "PYTHONPATH": f"{site}:{ROOT}", "WATCHED": str(watched), "OLLAMA_HOST": server.url
+        }  # fmt: skip
         place = server.url.removeprefix("http://").partition("/")[0].rpartition(":")
-        assert letta("memory", "log", env=env).code == 0
+        for words in (("-p", "-m", "ollama/scripted", "hi"), ("memory", "log")):
+            process = letta.start(*words)
+            _, errors = process.communicate(timeout=50)
+            assert process.returncode == 0, errors
     seen = watched.read_text().splitlines()
     calls = [line for line in seen if not line.startswith("subprocess.Popen")]
     assert any(line.startswith("socket.connect") for line in calls)
