@@ -21,12 +21,12 @@ from letta_code.memory.edits import Put
 from letta_code.memory.exporting import find_marker, write_archive, write_folder
 from letta_code.memory.git.beginning import is_fresh
 from letta_code.memory.git.bundle import opened_history, take_history, write_bundle
-from letta_code.memory.git.commit import SnapshotFiles
 from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.importing.kinds import items_of, recognise
 from letta_code.memory.importing.plan import Memory, make_plan
 from letta_code.memory.rules import PERSON, problems_of
 from letta_code.memory.seed import default_files
+from letta_code.memory.snapshot import SnapshotFiles
 from tests.memory.conftest import AGENT, SEED, Git
 
 SEED_BYTES = {path: text.encode() for path, text in default_files().items()}

@@ -177,11 +177,11 @@ class _Import:
     ) -> None:
         from letta_code.memory.git.beginning import is_fresh
         from letta_code.memory.git.bundle import past_secrets
-        from letta_code.memory.git.commit import SnapshotFiles
         from letta_code.memory.importing.kinds import items_of
         from letta_code.memory.importing.plan import Memory, make_plan
         from letta_code.memory.rules import checked_path
         from letta_code.memory.seed import default_files
+        from letta_code.memory.snapshot import SnapshotFiles
 
         self.source = source
         self._place, self._state, self._repository, self._history = place, state, repository, history

@@ -29,8 +29,6 @@ from letta_code.memory.secrets import refuse_secret
 from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles, changed_paths
 from letta_code.storage import locked
 
-__all__ = ["CommitEngine", "SnapshotFiles"]
-
 _TRIES = 5
 """How often a commit is made again because a plain Git command moved HEAD under it."""
 

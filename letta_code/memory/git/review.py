@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import cast
 
 import pygit2
-from pygit2.enums import FileMode, SortMode
+from pygit2.enums import SortMode
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryStoreError
 from letta_code.memory.edits import Edit
 from letta_code.memory.git.locks import disk_may_refuse
 from letta_code.memory.git.objects import signature, tree_with
 from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.worktree import mode_of
 from letta_code.memory.history import Author, MemoryCommit, Provenance, commit_message, read_message
 from letta_code.memory.rules import AGENT, PERSON, check
 from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles, changed_paths
@@ -129,7 +130,7 @@ def confirm(
         with repository.engine.writing() as head:
             now = repository.engine.snapshot(head)
             message = f"{commit_message(f'Confirm: {what}', None)}\n{marks}"
-            made.append(_commit(repository, repository.engine.land(now, now.root, message, author)))
+            made.append(repository.describe(repository.engine.land(now, now.root, message, author)))
     return tuple(made)
 
 
@@ -154,7 +155,7 @@ def drop(repository: MemoryRepository, item: Pending, author: Author) -> MemoryC
         tree = _merged(git, index, f"cannot drop {item.commit.revision[:7]}")
         message = f"{commit_message(f'Drop: {title}', None)}\nLetta-Drops: {item.commit.revision}\n"
         made = repository.engine.land(now, tree, message, author)
-    return _commit(repository, made)
+    return repository.describe(made)
 
 
 def _apply(repository: MemoryRepository, held: MemoryCommit) -> MemoryCommit:
@@ -178,7 +179,7 @@ def _apply(repository: MemoryRepository, held: MemoryCommit) -> MemoryCommit:
         author = Author(held.author_name, held.author_email)
         made = repository.engine.land(now, tree, message, author)
     _delete_branch(repository, held)
-    return _commit(repository, made)
+    return repository.describe(made)
 
 
 def _merged(git: pygit2.Repository, index: pygit2.Index, what: str) -> str:
@@ -219,11 +220,6 @@ def _delete_branch(repository: MemoryRepository, held: MemoryCommit) -> None:
             repository.git.references.delete(name)
 
 
-def _commit(repository: MemoryRepository, revision: str) -> MemoryCommit:
-    return repository.describe(revision)
-
-
 def _mode(snapshot: MemorySnapshot, path: str) -> int:
     entry = snapshot.find(path)
-    executable = entry is not None and entry.executable
-    return int(FileMode.BLOB_EXECUTABLE if executable else FileMode.BLOB)
+    return mode_of(entry is not None and entry.executable)

@@ -18,20 +18,18 @@ import pygit2
 
 from letta_code.errors import MemoryConflict, MemoryEditError, MemoryRemoteError, MemoryStoreError
 from letta_code.memory.git.beginning import is_fresh, only_begun
-from letta_code.memory.git.commit import SnapshotFiles
 from letta_code.memory.git.merge import Change, Conflict, Keep, merge
 from letta_code.memory.git.objects import tree_with
 from letta_code.memory.git.remote import SYNCED, branch, target
 from letta_code.memory.git.repository import MemoryRepository
 from letta_code.memory.history import Author, Provenance, commit_message
-from letta_code.memory.rules import Overrides, checked_path, problems_of
-from letta_code.memory.snapshot import MemorySnapshot, changed_paths
+from letta_code.memory.rules import PERSON, Overrides, checked_path, problems_of
+from letta_code.memory.snapshot import MemorySnapshot, SnapshotFiles, changed_paths
 from letta_code.memory.transport import FETCHED, REMOTE, RemoteHeads, Transport
 
 RESCUE = "refs/rescue/"
 
 _ATTEMPTS = 8
-_PERSON: Overrides = frozenset({"read-only"})
 _MADE_HERE: Overrides = frozenset({"read-only", "secret"})
 
 
@@ -313,7 +311,7 @@ def _checked(
         # Of what came as it is, only the names can be wrong beside ours.
         names = {path: b"" if data is not None else None for path, data in came.items()}
         _refuse(files, contents | names)
-    return problems_of(files, came, _PERSON)
+    return problems_of(files, came, PERSON)
 
 
 def _id(change: Change) -> str | None:

@@ -8,17 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pygit2
-from pygit2.enums import FileMode
 
 from letta_code.errors import MemoryEditError, MemoryStoreError
-from letta_code.memory.git.commit import SnapshotFiles
 from letta_code.memory.git.log import log
 from letta_code.memory.git.objects import tree_with
 from letta_code.memory.git.repository import MemoryRepository
+from letta_code.memory.git.worktree import mode_of
 from letta_code.memory.history import Author, Effect, MemoryCommit, Provenance, commit_message
 from letta_code.memory.rules import AGENT, Overrides, check
 from letta_code.memory.secrets import refuse_secret
-from letta_code.memory.snapshot import Entry, MemorySnapshot, changed_paths
+from letta_code.memory.snapshot import Entry, MemorySnapshot, SnapshotFiles, changed_paths
 
 _NAMED = 3
 """Later commits that are named for one path."""
@@ -181,9 +180,7 @@ def _same_place(one: str, other: str) -> bool:
 
 
 def _change(entry: Entry | None) -> tuple[str, int] | None:
-    if entry is None:
-        return None
-    return entry.id, int(FileMode.BLOB_EXECUTABLE if entry.executable else FileMode.BLOB)
+    return (entry.id, mode_of(entry.executable)) if entry is not None else None
 
 
 def _bytes(snapshot: MemorySnapshot, path: str) -> bytes | None:

@@ -36,7 +36,7 @@ _DAMAGED = (
     struct.error,
     EOFError,
     OSError,
-    NotImplementedError,
+    NotImplementedError,  # zipfile's word for a compression that it does not know
     UnicodeError,
 )
 # Folders whose name says something, so that it is kept where an archive has no other at its top.
