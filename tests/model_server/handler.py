@@ -7,6 +7,9 @@ import json
 import select
 import socket
 import struct
+import time
+from collections.abc import Mapping
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +31,14 @@ REASONS = {
     401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
+    408: "Request Timeout",
+    409: "Conflict",
     413: "Payload Too Large",
     429: "Too Many Requests",
     500: "Internal Server Error",
     502: "Bad Gateway",
     503: "Service Unavailable",
+    504: "Gateway Timeout",
 }
 HTML = (
     "<html>\r\n<head><title>{0}</title></head>\r\n<body><center><h1>{0}</h1></center></body>\r\n</html>\r\n"
@@ -123,6 +129,9 @@ class Handler(BaseHTTPRequestHandler):
             turn = dataclasses.replace(turn, text=f"You said: {_words(request.body)[0].strip()}")
         if fault is not None and fault.stall is not None and fault.after is None:
             self._stall(fault.stall)
+        if fault is not None and fault.raw is not None:
+            self.connection.sendall(fault.raw.encode("latin-1"))
+            return self._cut("close")
         if fault is not None and fault.status is not None:
             return self._fail(fault, fault.status, dialect)
         if fault is not None and fault.drop == "before":
@@ -141,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._send_whole(fault, reply)
 
     def _fail(self, fault: Fault, status: int, dialect: Dialect) -> None:
-        headers = dict(fault.headers or {})
+        headers = {name: _header(value) for name, value in (fault.headers or {}).items()}
         body = fault.body
         if body is None and status == 502:
             body = HTML.format("502 Bad Gateway")
@@ -199,6 +208,8 @@ class Handler(BaseHTTPRequestHandler):
         if fault is not None:
             if fault.stall is not None and fault.after is not None:
                 self._stall(fault.stall)
+            if fault.drip is not None:
+                self._drip(fault.drip)
             if fault.drop is not None:
                 return self._cut(fault.how)
             if fault.garbage:
@@ -228,6 +239,11 @@ class Handler(BaseHTTPRequestHandler):
         if ready:
             self._model_server.closing.wait(timeout)
 
+    def _drip(self, seconds: float) -> None:
+        """Send comments, which say nothing, until the client leaves. Raises `ClientGone` then."""
+        while True:
+            self._send_frames([b": still here\n\n"], seconds)
+
     def _cut(self, how: str) -> None:
         """End the connection: `reset` with a TCP reset, `close` in the middle of the HTTP message, `eof`
         with a complete HTTP message that lacks the rest of the stream."""
@@ -238,6 +254,11 @@ class Handler(BaseHTTPRequestHandler):
         if how == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
+
+
+def _header(value: str | Mapping[str, float]) -> str:
+    """A header's text; `{"date_in": S}` is the HTTP date in S seconds."""
+    return value if isinstance(value, str) else formatdate(time.time() + value["date_in"], usegmt=True)
 
 
 def _head(status: int, headers: dict[str, str]) -> bytes:

@@ -35,12 +35,14 @@ class Fault:
     """What goes wrong with a turn. README.md says what each key does."""
 
     status: int | None = None
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str | Mapping[str, float]] | None = None
     body: Any = None
+    raw: str | None = None
     message: str | None = None
     drop: str | None = None
     how: str = "reset"
     stall: float | str | None = None
+    drip: float | None = None
     after: int | None = None
     garbage: str | bool | None = None
     event_error: str | None = None

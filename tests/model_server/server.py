@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.model_server.certificate import untrusted_context
 from tests.model_server.handler import Handler
 from tests.model_server.rules import Rules
 from tests.model_server.script import Script, Turn, load_script
@@ -94,6 +95,7 @@ class ModelServer:
         trusted: Iterable[str] = (),
         strict_alternation: bool = False,
         require_reasoning_echo: bool = False,
+        tls: bool = False,
     ) -> None:
         turns = load_script(Path(script)) if isinstance(script, str | Path) else script
         self.script = Script(turns, loop=loop)
@@ -103,6 +105,7 @@ class ModelServer:
         self.prompt_tokens = prompt_tokens
         self.reasoning_field = reasoning_field
         self.api_key = api_key
+        self.tls = tls
         self.rules = Rules(
             trusted=frozenset(trusted),
             strict_alternation=strict_alternation,
@@ -124,9 +127,9 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:PORT`, without `/v1`."""
+        """`http://127.0.0.1:PORT`, or https with `tls`; without `/v1`."""
         host, port = self._running().server_address[:2]
-        return f"http://{host!s}:{port}"
+        return f"{'https' if self.tls else 'http'}://{host!s}:{port}"
 
     @property
     def requests(self) -> list[Request]:
@@ -180,6 +183,8 @@ class ModelServer:
     def start(self) -> ModelServer:
         """Listen. Requests are answered in background threads."""
         self._listener = _Listener(self._address, self)
+        if self.tls:
+            self._listener.socket = untrusted_context().wrap_socket(self._listener.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._listener.serve_forever, kwargs={"poll_interval": 0.02}, name="model-server"
         )
