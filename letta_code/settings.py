@@ -8,6 +8,7 @@ Code already have.
                      "additionalDirectories": []},
      "env": {"NAME": "value for the shell tool"},
      "memory": {"review": "off", "sync": "manual", "budget": 0.1},
+     "sandbox": {"enabled": false, "network": true, "write": []},
      "providers": {"openai": {"api_key": "…", "base_url": "…"}}}
 
 Only the person's own file counts in full. A project's files come with the project, so they may tighten
@@ -61,12 +62,27 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """The sandbox for shell commands: whether it is used, whether commands reach the network in it, and
+    folders they may write besides the project (`~` and relative to the project)."""
+
+    enabled: bool = False
+    network: bool = True
+    write: tuple[str, ...] = ()
+
+    def tightened(self, other: SandboxSettings) -> SandboxSettings:
+        """These settings with what `other` forbids; nothing that it allows."""
+        return SandboxSettings(self.enabled or other.enabled, self.network and other.network, self.write)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that is set, defaults filled in."""
 
     model: str | None = None
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     environment: Mapping[str, str] = field(default_factory=dict)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -85,8 +101,11 @@ def load_settings(paths: Paths, project: Path | None = None) -> Settings:
     own = _read(paths.settings(), warnings)
     permissions = _section(own, "permissions", paths.settings())
     ask, deny = _words(permissions, "ask", paths.settings()), _words(permissions, "deny", paths.settings())
+    sandbox = _sandbox(own, paths.settings())
     for file in project_settings(project) if project is not None else ():
-        section = _section(_read(file, warnings), "permissions", file)
+        root = _read(file, warnings)
+        sandbox = sandbox.tightened(_sandbox(root, file))
+        section = _section(root, "permissions", file)
         ask += _words(section, "ask", file)
         deny += _words(section, "deny", file)
     return Settings(
@@ -99,6 +118,7 @@ def load_settings(paths: Paths, project: Path | None = None) -> Settings:
             directories=_words(permissions, "additionalDirectories", paths.settings()),
         ),
         memory=_memory(own, paths.settings()),
+        sandbox=sandbox,
         environment={name: str(value) for name, value in _section(own, "env", paths.settings()).items()},
         providers=_providers(own, paths.settings()),
         warnings=tuple(warnings),
@@ -106,9 +126,10 @@ def load_settings(paths: Paths, project: Path | None = None) -> Settings:
 
 
 def get_value(paths: Paths, key: str) -> Any:
-    """The value at a dotted `key` of the person's settings file, or None when it is not set."""
+    """The value at a dotted `key` of the person's settings file, or None when it is not set; all of it
+    for an empty key."""
     node: Any = _read(paths.settings(), [])
-    for part in key.split("."):
+    for part in key.split(".") if key else ():
         if not isinstance(node, dict) or part not in node:
             return None
         node = node[part]
@@ -139,6 +160,7 @@ def set_value(paths: Paths, key: str, value: Any) -> None:
     _mode(permissions, paths.settings())
     _text(root, "model", paths.settings())
     _memory(root, paths.settings())
+    _sandbox(root, paths.settings())
     _providers(root, paths.settings())
     text = json.dumps(root, indent=2, ensure_ascii=False) + "\n"
     write_atomically(paths.settings(), text.encode())
@@ -207,6 +229,15 @@ def _memory(root: Mapping[str, Any], file: Path) -> MemorySettings:
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget <= 1:
         raise UsageError(f"{file}: memory.budget must be a share of the window", "for example 0.1")
     return MemorySettings(review, sync, float(budget))
+
+
+def _sandbox(root: Mapping[str, Any], file: Path) -> SandboxSettings:
+    section, usual = _section(root, "sandbox", file), SandboxSettings()
+    enabled, network = section.get("enabled", usual.enabled), section.get("network", usual.network)
+    for name, value in (("enabled", enabled), ("network", network)):
+        if not isinstance(value, bool):
+            raise UsageError(f"{file}: sandbox.{name} {value!r} is not known", "one of true, false")
+    return SandboxSettings(enabled, network, _words(section, "write", file))
 
 
 def _providers(root: Mapping[str, Any], file: Path) -> dict[str, ProviderSettings]:

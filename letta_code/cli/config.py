@@ -51,7 +51,7 @@ def set_setting(
     from letta_code.settings import set_value
 
     place: Place = ctx.obj
-    if place.environment.get("LETTA_AGENT_ID") and key.split(".")[0] in ("memory", "permissions"):
+    if place.environment.get("LETTA_AGENT_ID") and key.split(".")[0] in ("memory", "permissions", "sandbox"):
         raise UsageError(f"{label(key)} is for a person, not for an agent's shell", "ask the person to do it")
     text = sys.stdin.read().strip() if value == "-" else value
     set_value(place.paths, key, _parsed(text))

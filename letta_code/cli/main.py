@@ -230,6 +230,14 @@ def letta(
             help="Let tools work in DIR as well. May be repeated.",
         ),
     ] = None,
+    sandbox: Annotated[
+        bool | None,
+        typer.Option(
+            "--sandbox/--no-sandbox",
+            rich_help_panel=_RIGHTS,
+            help="Run shell commands in a sandbox (Linux, bubblewrap), whatever the settings say.",
+        ),
+    ] = None,
     show_version: Annotated[
         bool,
         typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version and leave."),
@@ -258,6 +266,7 @@ def letta(
         append_system_prompt=append_system_prompt,
         directory=directory,
         added_directories=tuple(add_dir or ()),
+        sandbox=sandbox,
         verbose=verbose,
     )
     ctx.obj = Place.find(directory)
@@ -284,7 +293,7 @@ def invoke(words: Sequence[str]) -> int:
     takes_value = {
         name: not getattr(parameter, "is_flag", False)
         for parameter in command.params
-        for name in parameter.opts
+        for name in (*parameter.opts, *parameter.secondary_opts)
     }
     takes_value |= dict.fromkeys(_HELP["help_option_names"], False)
     arranged = arrange(words, takes_value, tuple(command.commands))

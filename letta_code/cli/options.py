@@ -46,4 +46,5 @@ class RunOptions:
     append_system_prompt: str = ""
     directory: Path | None = None
     added_directories: tuple[Path, ...] = ()
+    sandbox: bool | None = None
     verbose: bool = False
