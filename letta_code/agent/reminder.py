@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from letta_code.agent.memory_notes import MemoryNotes
+from letta_code.conversations.store import Conversation
 from letta_code.core.messages import Message
 from letta_code.core.text import one_line, well_formed
 from letta_code.memory.render import escaped
@@ -29,9 +30,17 @@ class Reminder:
     what there is to say of memory."""
 
     def __init__(
-        self, workspace: Workspace, agent_id: str, conversation_id: str, memory: MemoryNotes | None = None
+        self,
+        workspace: Workspace,
+        agent_id: str,
+        conversation_id: str,
+        memory: MemoryNotes | None = None,
+        interruption: str = "",
     ) -> None:
+        """`interruption` is what the next message tells of a turn that a crash ended."""
         self.memory = memory
+        self._untold = interruption
+        self._last = ""
         self._workspace = workspace
         self._agent_id = agent_id
         self._conversation_id = conversation_id
@@ -50,6 +59,9 @@ class Reminder:
         parts = [escaped("\n".join(lines), "system-reminder")] if lines else []
         if first and (instructions := project_instructions(self._workspace.project)):
             parts.append(escaped(instructions, "system-reminder"))
+        self._last, self._untold = self._untold, ""
+        if self._last:
+            parts.append(self._last)
         if self.memory is not None:
             parts += self.memory.parts(messages, window)
         if not parts:
@@ -60,6 +72,7 @@ class Reminder:
     def forget(self) -> None:
         """What was told did not reach the conversation: tell it again."""
         self._told = {}
+        self._untold = self._last
         if self.memory is not None:
             self.memory.forget()
 
@@ -74,6 +87,23 @@ class Reminder:
         if self._workspace.memory is not None:
             facts["Memory ($MEMORY_DIR)"] = str(self._workspace.memory)
         return facts if self.memory is None else facts | self.memory.facts()
+
+
+def interruption(conversation: Conversation) -> str:
+    """What the model is told of the last turn when the program died in it; "" when it did not."""
+    turn = conversation.interrupted
+    if turn is None:
+        return ""
+    after = f"after {turn.steps} completed step{'' if turn.steps == 1 else 's'}"
+    if conversation.running_elsewhere:
+        return (
+            f"This conversation is a copy of {conversation.forked_from}, made in the middle of a turn, "
+            f"{after}. That turn may go on there and change the same files: check before you repeat it."
+        )
+    return (
+        f"The previous turn was cut off {after}: the program was stopped, not by the person's choice. "
+        "Results whose outcome is unknown may have happened: check before you repeat them."
+    )
 
 
 def project_instructions(project: Path) -> str:

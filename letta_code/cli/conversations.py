@@ -1,4 +1,4 @@
-"""`letta conversations`: list, show and delete conversations."""
+"""`letta conversations`: list, show, copy and delete conversations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from letta_code.cli.place import Place, complete_agents, complete_conversations
 from letta_code.cli.show import as_json, label, local_time, table, visible
 from letta_code.errors import UsageError
 
-app = typer.Typer(help="List, show and delete conversations.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, show, copy and delete conversations.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("list")
@@ -44,6 +46,7 @@ def list_conversations(
                     "updated_at": item.updated_at,
                     "turns": item.turns,
                     "cwd": item.cwd,
+                    "forked_from": item.forked_from or None,
                 }
                 for item in found
             ]
@@ -76,6 +79,7 @@ def show(
     json: Annotated[bool, typer.Option("--json", help="Print JSON: header, messages and steps.")] = False,
 ) -> None:
     """One conversation, message by message."""
+    from letta_code.conversations.summary import origin_of
     from letta_code.core.codec import dump
     from letta_code.core.messages import Image, Text, Thinking, ToolCall, ToolResult
 
@@ -89,6 +93,8 @@ def show(
             {"conversation": history.header, "messages": dump(history.entries), "steps": dump(history.steps)}
         )
         return
+    if origin := origin_of(history.header):
+        sys.stdout.write(f"── a copy of {label(origin)}\n\n")
     for entry in history.entries:
         sys.stdout.write(f"── {entry.message.role}  turn {entry.turn}  {local_time(entry.at)}\n")
         for block in entry.message.blocks[entry.message.reminder :]:
@@ -105,6 +111,28 @@ def show(
                     words = f"[{block.media_type}]"
             sys.stdout.write(visible(words).rstrip("\n") + "\n")
         sys.stdout.write("\n")
+
+
+@app.command()
+def fork(
+    ctx: typer.Context,
+    conversation: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", autocompletion=complete_conversations, help="Which one; its beginning is enough."
+        ),
+    ],
+) -> None:
+    """Copy a conversation, up to its last finished step; also one that is open elsewhere. Prints the id
+    of the copy."""
+    place: Place = ctx.obj
+    found = place.conversations().find(conversation)
+    made = place.conversations().fork(found.key, found.id, place.project)
+    made.close()
+    for note in made.recovered:
+        sys.stderr.write(f"note: {label(note)}\n")
+    sys.stdout.write(f"{made.id}\n")
+    sys.stderr.write(f"go on with it: letta --conversation {made.id}\n")
 
 
 @app.command()

@@ -128,6 +128,14 @@ def letta(
             help="The model, such as anthropic/claude-sonnet-5-5 or ollama/qwen3. See `letta models`.",
         ),
     ] = None,
+    fallback_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROVIDER/NAME",
+            rich_help_panel=_MODEL,
+            help="The model that goes on with a turn when the first one stays overloaded or out of reach.",
+        ),
+    ] = None,
     base_url: Annotated[
         str | None,
         typer.Option(
@@ -186,6 +194,14 @@ def letta(
     new: Annotated[
         bool,
         typer.Option("--new", rich_help_panel=_WHO, help="Start a new conversation. This is the default."),
+    ] = False,
+    fork: Annotated[
+        bool,
+        typer.Option(
+            "--fork",
+            rich_help_panel=_WHO,
+            help="With --continue or --conversation: go on with a copy of it, and leave it as it is.",
+        ),
     ] = False,
     permission_mode: Annotated[
         PermissionMode | None,
@@ -252,12 +268,14 @@ def letta(
         print_mode=print_mode,
         output_format=output_format.value,
         model=model,
+        fallback_model=fallback_model,
         base_url=base_url,
         agent=agent,
         new_agent=new_agent,
         resume=resume,
         conversation=conversation,
         new=new,
+        fork=fork,
         permission_mode=permission_mode.value if permission_mode is not None else None,
         allowed_tools=_rules(allowed_tools),
         disallowed_tools=_rules(disallowed_tools),

@@ -32,12 +32,14 @@ class RunOptions:
     print_mode: bool = False
     output_format: str = "text"
     model: str | None = None
+    fallback_model: str | None = None
     base_url: str | None = None
     agent: str | None = None
     new_agent: bool = False
     resume: bool = False
     conversation: str | None = None
     new: bool = False
+    fork: bool = False
     permission_mode: str | None = None
     allowed_tools: tuple[str, ...] = ()
     disallowed_tools: tuple[str, ...] = ()

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, cast, get_args
 from letta_code.agent.memory_notes import MemoryNotes
 from letta_code.agent.projects import ProjectRegister, project_of
 from letta_code.agent.prompting import Prompts
-from letta_code.agent.reminder import Reminder
+from letta_code.agent.reminder import Reminder, interruption
 from letta_code.agent.retry import RetryPolicy
 from letta_code.agent.session import Session
 from letta_code.agent.skills import available_skills, builtin_folder
 from letta_code.agent.state import AgentState
+from letta_code.cli.fallback import fallback_of
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import DEFAULT_AGENT, Place
 from letta_code.cli.show import label, local_time
-from letta_code.conversations.store import Conversation, ConversationSummary
+from letta_code.conversations.store import Conversation
+from letta_code.conversations.summary import ConversationSummary
 from letta_code.errors import AgentError, ConversationError, StorageError, UsageError
 from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.git.review import count_held
@@ -78,13 +80,14 @@ class Workbench:
             owner = self._place.agents().load(found.key)
             if options.agent and self._place.agents().find(options.agent).key != owner.key:
                 raise UsageError(f"{found.id} belongs to the agent {owner.name}", "leave --agent out")
-            return self._session(owner, found.id)
+            return self._session(owner, found.id, fork=options.fork)
         agent = self._existing_agent()
         if agent is None:
             # Without a model nothing is made.
             model = self._opened_model(self._model)
             return self._session(self._new_agent(), None, model)
-        return self._session(agent, self._last_conversation(agent) if options.resume else None)
+        last = self._last_conversation(agent) if options.resume else None
+        return self._session(agent, last, fork=options.fork)
 
     # What the chat's slash commands need ----------------------------------------------------------
 
@@ -209,10 +212,17 @@ class Workbench:
 
     # Putting together -----------------------------------------------------------------------------
 
-    def _session(self, agent: AgentState, conversation_id: str | None, model: Model | None = None) -> Session:
+    def _session(
+        self, agent: AgentState, conversation_id: str | None, model: Model | None = None, fork: bool = False
+    ) -> Session:
         store = self._place.conversations()
         repository = self._place.agents().memory(agent)
-        conversation = None if conversation_id is None else store.open(agent.key, conversation_id)
+        conversation = None
+        if conversation_id is not None and fork:
+            conversation = store.fork(agent.key, conversation_id, self._place.project)
+            self._say(f"note: {conversation.id} goes on from a copy of {conversation_id}")
+        elif conversation_id is not None:
+            conversation = store.open(agent.key, conversation_id)
         try:
             if model is None:
                 model = self._opened_model(self._model or _last_model(conversation) or agent.model)
@@ -226,7 +236,7 @@ class Workbench:
         self._agent = agent
         session.syncing = self._syncing(agent, repository)
         for note in conversation.recovered:
-            self._say(f"note: {note}")
+            self._say(f"note: {label(note)}")
         try:
             self._place.projects().record(self._place.project, agent.key, conversation.id)
         except StorageError as error:
@@ -300,10 +310,12 @@ class Workbench:
                 agent.id,
                 conversation.id,
                 MemoryNotes(repository, project, self._settings.memory.budget),
+                interruption(conversation),
             ),
             skills=available_skills(place.paths, place.project, repository.snapshot()),
             retry=RetryPolicy.from_environment(place.environment),
             max_turns=options.max_turns,
+            fallback=fallback_of(place, options, self._settings, model.info, self._say),
         )
 
     def _base(self, agent: AgentState) -> str:
@@ -331,7 +343,7 @@ def _trained_on(model: Model) -> tuple[str, ...]:
 def _last_model(conversation: Conversation | None) -> str | None:
     if conversation is None or not conversation.history.steps:
         return None
-    return conversation.history.steps[-1].sent.model
+    return conversation.history.steps[-1].sent.chosen
 
 
 def _mode(name: str) -> Mode:
@@ -353,6 +365,8 @@ def _check(options: RunOptions) -> None:
     ]
     if len(chosen) > 1:
         raise UsageError(f"{' and '.join(chosen)} exclude each other", "give one of them")
+    if options.fork and not (options.resume or options.conversation):
+        raise UsageError("--fork copies a conversation", "letta -c --fork, or letta --conversation ID --fork")
     if options.new_agent and (options.agent or options.resume or options.conversation):
         raise UsageError("--new-agent starts afresh", "leave --agent, --continue and --conversation out")
 

@@ -2,11 +2,16 @@
 
 ::
 
-    conversation  v, id, org, agent, created_at, cwd              always the first
+    conversation  v, id, org, agent, created_at, cwd, forked_from{id, running}
+                                                                  always the first; a copy says of what, and
+                                                                  which turn was running there or null
     prompt        text                                            what the request adds to the system prompt
     input         id, at, turn, message                           the person's words, written at once
     assistant     id, at, turn, step, message|null, stop, usage,  the model's whole answer, and what it was
-                  sent{prompt, model, system_sha256, update}      sent; written before its tools run
+                  sent{prompt, model, system_sha256, update,      sent; written before its tools run
+                  instead_of}
+    partial       at, turn, step, model, text, thinking, reason   what was shown of an answer that broke off:
+                                                                  for the person, never for a model
     started       call_id, tool                                   a tool with effects is about to run
     result        call_id, result                                 its outcome
     step          at, turn, step, assistant, results              the commit: answer, results and memory
@@ -27,7 +32,7 @@ from typing import Any
 
 from letta_code.conversations.transcript import Record
 from letta_code.core.codec import dump, load_message, load_result
-from letta_code.core.messages import Message, PromptKey, Text, ToolResult, Usage
+from letta_code.core.messages import Message, PromptKey, Text, ToolCall, ToolResult, Usage
 
 VERSION = 1
 
@@ -53,12 +58,34 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What a request carried: the prompt's key, the model's handle, the sha256 of the system prompt as
-    sent, and the memory update that was new with it."""
+    sent, and the memory update that was new with it. `instead_of` is the model that the person chose
+    where a fallback answered for it, "" else."""
 
     prompt: PromptKey
     model: str
     system_sha256: str
     update: Update | None = None
+    instead_of: str = ""
+
+    @property
+    def chosen(self) -> str:
+        """The handle of the model that the person chose."""
+        return self.instead_of or self.model
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """What was shown of an answer that broke off. `before` is the index in `History.entries` that it
+    would have had; `reason` is one line."""
+
+    at: str
+    turn: int
+    step: int
+    model: str
+    text: str
+    thinking: str
+    reason: str
+    before: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +114,17 @@ class Pending:
     results: dict[str, ToolResult] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A turn that has no end on record: the program died in it. `asked` is the person's input, `steps` how
+    many steps were committed, `unknown` the calls that were started and have no result."""
+
+    turn: int
+    asked: str
+    steps: int
+    unknown: tuple[ToolCall, ...] = ()
+
+
 class History:
     """A conversation as its records tell it. `apply` takes them in order; a record that cannot be
     understood is left out and becomes one of `problems`."""
@@ -95,11 +133,13 @@ class History:
         self.header: Record = {}
         self.entries: list[Entry] = []
         self.steps: list[Step] = []
+        self.partials: list[Partial] = []
         self.turns = 0
         self.extra = ""
         self.pending: Pending | None = None
         self.problems: list[str] = []
         self._inputs: dict[int, int] = {}  # turn → index of its input in `entries`
+        self._open: int | None = None  # the turn that has begun and not ended
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -110,6 +150,23 @@ class History:
     def last_prompt(self) -> PromptKey | None:
         """The key of the prompt that the last committed step was sent."""
         return self.steps[-1].sent.prompt if self.steps else None
+
+    @property
+    def unfinished(self) -> Unfinished | None:
+        """The last turn, when its end is not on record."""
+        if self._open is None:
+            return None
+        index = self._inputs.get(self._open)
+        asked = "" if index is None else _words(self.entries[index].message)
+        steps = sum(step.turn == self._open for step in self.steps)
+        pending = self.pending
+        calls = pending.message.tool_calls if pending is not None and pending.message is not None else ()
+        unknown = [
+            call
+            for call in calls
+            if pending is not None and call.id in pending.started and call.id not in pending.results
+        ]
+        return Unfinished(self._open, asked, steps, tuple(unknown))
 
     def apply(self, record: Record) -> None:
         """Take the next record, or note that it makes no sense."""
@@ -126,7 +183,8 @@ class History:
             case "assistant":
                 message = None if record["message"] is None else load_message(record["message"])
                 sent = _sent(record["sent"])
-                self.turns = max(self.turns, int(record["turn"]))
+                self._open = int(record["turn"])
+                self.turns = max(self.turns, self._open)
                 self.pending = Pending(record, message, sent)
             case "started":
                 if self.pending is not None:
@@ -141,11 +199,14 @@ class History:
                 )
                 self.turns = max(self.turns, entry.turn)
                 self.pending = None
+                self._open = entry.turn
                 self._inputs[entry.turn] = len(self.entries)
                 self.entries.append(entry)
             case "turn":
                 self.turns = max(self.turns, int(record["turn"]))
                 self._end(record)
+            case "partial":
+                self.partials.append(_partial(record, len(self.entries)))
             case "prompt":
                 self.extra = str(record["text"])
             case "conversation":
@@ -160,6 +221,7 @@ class History:
         if pending is None or pending.record["id"] != record["assistant"]:
             raise ValueError("the answer of this step is missing")
         self.pending = None
+        self._open = None  # an answer that calls nothing is the turn's last
         answer = pending.record
         turn, at, sent = int(answer["turn"]), str(record["at"]), pending.sent
         if sent.update is not None:
@@ -168,6 +230,7 @@ class History:
         if pending.message is not None:
             self.entries.append(Entry(answer["id"], str(answer["at"]), turn, pending.message))
             if pending.message.tool_calls:
+                self._open = turn
                 self.entries.append(Entry(record["results"], at, turn, self.results_message(pending)))
         usage = Usage(**answer["usage"])
         step = Step(turn, int(answer["step"]), at, sent, str(answer["stop"]), usage, self.extra, carried)
@@ -181,9 +244,15 @@ class History:
 
     def _end(self, record: Record) -> None:
         self.pending = None
+        self._open = None
         index = self._inputs.get(int(record["turn"]))
         if record.get("dropped") and index is not None and index == len(self.entries) - 1:
             del self.entries[index]
+
+
+def _words(message: Message) -> str:
+    """What the person said, without the reminder."""
+    return "\n".join(block.text for block in message.blocks[message.reminder :] if isinstance(block, Text))
 
 
 def _result(pending: Pending, call_id: str) -> ToolResult:
@@ -198,6 +267,11 @@ def _result(pending: Pending, call_id: str) -> ToolResult:
     return ToolResult(call_id, (Text("Interrupted before it ran; nothing was done."),), "interrupted")
 
 
+def _partial(record: Record, before: int) -> Partial:
+    words = {name: str(record[name]) for name in ("at", "model", "text", "thinking", "reason")}
+    return Partial(turn=int(record["turn"]), step=int(record["step"]), before=before, **words)
+
+
 def _sent(data: Mapping[str, Any]) -> Sent:
     update = data["update"]
     return Sent(
@@ -205,6 +279,7 @@ def _sent(data: Mapping[str, Any]) -> Sent:
         str(data["model"]),
         str(data["system_sha256"]),
         None if update is None else Update(str(update["id"]), load_message(update["message"])),
+        str(data.get("instead_of", "")),
     )
 
 

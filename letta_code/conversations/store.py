@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from letta_code.conversations.history import VERSION, History, Pending, Sent, answer_record, input_record
-from letta_code.conversations.transcript import Record, Transcript, parse_line, read_lines
+from letta_code.conversations.fork import copied, running_turn
+from letta_code.conversations.history import (
+    VERSION,
+    History,
+    Pending,
+    Sent,
+    Unfinished,
+    answer_record,
+    input_record,
+)
+from letta_code.conversations.summary import ConversationSummary, origin_of, summary_of
+from letta_code.conversations.transcript import Lines, Record, Transcript, encoded, read_lines
 from letta_code.core.codec import dump
-from letta_code.core.ids import AgentKey, checked_id, new_conversation_id, new_message_id
+from letta_code.core.ids import AgentKey, new_conversation_id, new_message_id
 from letta_code.core.messages import Message, PromptKey, ToolResult, Usage
 from letta_code.core.text import one_line
-from letta_code.errors import ConversationError, StorageError, UsageError
+from letta_code.errors import ConversationError, StorageError
 from letta_code.paths import Paths
-from letta_code.storage import locked
-
-_HEAD = 262_144  # bytes read to find the first input
-_TAIL = 65_536  # bytes read to find the last turn; more only when it is not there
+from letta_code.storage import locked, write_atomically
 
 
 def now() -> str:
@@ -30,21 +36,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationSummary:
-    """What a list shows. Times are ISO 8601 in UTC; `title` is the start of the first input."""
-
-    id: str
-    key: AgentKey
-    title: str
-    created_at: str
-    updated_at: str
-    turns: int
-    cwd: str
-
-
 class Conversation:
-    """One open conversation: its history, and the only way to add to it.
+    """One open conversation: its history, and the only way to add to it. `recovered` says what was repaired
+    when it was opened, one line each; `interrupted` is the last turn when a crash ended it.
 
     Every method that writes raises `StorageError` when the disk refuses; what it would have recorded
     then does not count.
@@ -56,6 +50,7 @@ class Conversation:
         self._transcript = transcript
         self._lock = lock
         self.recovered: tuple[str, ...] = ()
+        self.interrupted: Unfinished | None = None
 
     @property
     def id(self) -> str:
@@ -66,6 +61,17 @@ class Conversation:
     def cwd(self) -> str:
         """The folder it was started in."""
         return str(self.history.header.get("cwd", ""))
+
+    @property
+    def forked_from(self) -> str:
+        """The id of the conversation that this one began as a copy of, or ""."""
+        return origin_of(self.history.header)
+
+    @property
+    def running_elsewhere(self) -> bool:
+        """Whether the interrupted turn was copied from a conversation that another process had open."""
+        turn = self.interrupted
+        return turn is not None and turn.turn == running_turn(self.history.header)
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -99,6 +105,11 @@ class Conversation:
         message_id = new_message_id()
         self._add(answer_record(message_id, now(), self.turns, step, message, stop, usage, sent))
         return message_id
+
+    def add_partial(self, step: int, model: str, text: str, thinking: str, reason: str) -> None:
+        """Record what the person saw of an answer that broke off; no request carries it."""
+        record = {"kind": "partial", "at": now(), "turn": self.turns, "step": step, "model": model}
+        self._add(record | {"text": text, "thinking": thinking, "reason": reason})
 
     def mark_started(self, call_id: str, tool: str) -> None:
         """Record, on the disk, that a tool with effects is about to run."""
@@ -173,11 +184,41 @@ class ConversationStore:
         try:
             transcript = Transcript(path, None)
             conversation = Conversation(key, History(), transcript, lock)
-            header = {"kind": "conversation", "v": VERSION, "id": conversation_id, "org": key.org}
-            conversation._add(header | {"agent": key.agent, "created_at": now(), "cwd": str(cwd)}, sync=True)
+            conversation._add(_header(key, conversation_id, str(cwd)), sync=True)
         except BaseException:
             lock.close()
             raise
+        return conversation
+
+    def fork(self, key: AgentKey, conversation_id: str, cwd: Path) -> Conversation:
+        """Start a conversation with a copy of another one's records up to its last checkpoint, and hold it
+        open. The other is left as it is, and may be open in another process.
+
+        Raises:
+            ConversationError: the other is missing or unreadable.
+        """
+        source = self._existing(key, conversation_id)
+        with ExitStack() as held:
+            running = False
+            try:
+                held.enter_context(self._lock(source, conversation_id))
+            except ConversationError:
+                running = True
+            lines = read_lines(source)
+            records = list(lines.records())
+        _check_version(records, conversation_id)
+        new = new_conversation_id()
+        header = _header(key, new, str(cwd))
+        copy = copied(records, header, conversation_id, running=running)
+        path = self._paths.conversation(key, new)
+        lock = self._lock(path, new)
+        try:
+            write_atomically(path, b"".join(map(encoded, copy)))
+            conversation = self._opened(key, new, path, lock)
+        except BaseException:
+            lock.close()
+            raise
+        conversation.recovered = (*lines.problems, *conversation.recovered)
         return conversation
 
     def open(self, key: AgentKey, conversation_id: str) -> Conversation:
@@ -187,11 +228,7 @@ class ConversationStore:
         Raises:
             ConversationError: it is missing, unreadable, or open in another process.
         """
-        path = self._paths.conversation(key, conversation_id)
-        if not path.exists():
-            raise ConversationError(
-                f"there is no conversation {conversation_id}", "`letta conversations list` shows them"
-            )
+        path = self._existing(key, conversation_id)
         lock = self._lock(path, conversation_id)
         try:
             return self._opened(key, conversation_id, path, lock)
@@ -199,24 +236,36 @@ class ConversationStore:
             lock.close()
             raise
 
+    def _existing(self, key: AgentKey, conversation_id: str) -> Path:
+        path = self._paths.conversation(key, conversation_id)
+        if not path.exists():
+            raise ConversationError(
+                f"there is no conversation {conversation_id}", "`letta conversations list` shows them"
+            )
+        return path
+
     def _opened(self, key: AgentKey, conversation_id: str, path: Path, lock: ExitStack) -> Conversation:
         lines = read_lines(path)
+        nothing = next(lines.records(), None) is None
         history = _folded(lines.records(), key, conversation_id)
         notes = [*lines.problems, *history.problems]
-        conversation = Conversation(key, history, Transcript(path, lines), lock)
-        if lines.torn:
-            notes.append("the last line of the transcript was torn (a crash or a full disk) and was cut off")
-        pending = history.pending
-        unknown = len(pending.started - set(pending.results)) if pending is not None else 0
-        if conversation.recover():
-            notes.append(
-                "the last step was interrupted; "
-                + (
-                    f"the outcome of {unknown} operation(s) is unknown"
-                    if unknown
-                    else "what finished was kept"
-                )
+        if empty := nothing and _is_empty(lines):
+            history = History()
+            notes = ["the transcript was empty: if there was something in it, it is lost"]
+        elif nothing:
+            raise ConversationError(
+                f"nothing in the conversation {path} can be read",
+                "restore that file from a backup, or start a new conversation: letta --new",
             )
+        conversation = Conversation(key, history, Transcript(path, lines), lock)
+        if empty:
+            conversation._add(_header(key, conversation_id, ""), sync=True)
+        elif lines.torn:
+            notes.append("the last line of the transcript was torn (a crash or a full disk) and was cut off")
+        conversation.interrupted = history.unfinished
+        conversation.recover()
+        if conversation.interrupted is not None:
+            notes.append(_interruption(conversation.interrupted, history.header))
         conversation.recovered = tuple(notes)
         return conversation
 
@@ -229,7 +278,7 @@ class ConversationStore:
                 raise
             raise ConversationError(
                 f"the conversation {conversation_id} is open in another process",
-                "close it there, or start a new one with --new",
+                "close it there, go on with a copy of it (--fork), or start a new one (--new)",
             ) from error
         return stack
 
@@ -251,7 +300,7 @@ class ConversationStore:
         prefix = wanted if wanted.startswith("conv-") else f"conv-{wanted}"
         found = [path for path in self._files(None) if path.stem.startswith(prefix)]
         exact = [path for path in found if path.stem == prefix]
-        summaries = [item for item in map(_summary, exact or found) if item is not None]
+        summaries = [item for item in map(summary_of, exact or found) if item is not None]
         if len(summaries) == 1:
             return summaries[0]
         if summaries:
@@ -262,7 +311,7 @@ class ConversationStore:
     def list(self, key: AgentKey | None = None) -> tuple[ConversationSummary, ...]:
         """All conversations, of one agent when `key` is given, the last used first. Files that are not
         conversations are left out."""
-        found = [item for item in map(_summary, self._files(key)) if item is not None]
+        found = [item for item in map(summary_of, self._files(key)) if item is not None]
         return tuple(sorted(found, key=lambda item: (item.updated_at, item.id), reverse=True))
 
     def delete(self, conversation_id: str) -> None:
@@ -286,62 +335,49 @@ class ConversationStore:
         return tuple(self._paths.all_conversations().glob("org-*/agent-*/conv-*.jsonl"))
 
 
+def _header(key: AgentKey, conversation_id: str, cwd: str) -> Record:
+    return {
+        "kind": "conversation",
+        "v": VERSION,
+        "id": conversation_id,
+        "org": key.org,
+        "agent": key.agent,
+        "created_at": now(),
+        "cwd": cwd,
+    }
+
+
+def _is_empty(lines: Lines) -> bool:
+    """Whether nothing was ever recorded, or a power failure left only NULs of it."""
+    start = lines.data.lstrip(b"\0\n")
+    return not start or (lines.sound == 0 and start.startswith(b'{"kind":"conversation"'))
+
+
+def _interruption(turn: Unfinished, header: Record) -> str:
+    """What the person is told of a turn that was not finished."""
+    which = f"turn {turn.turn} ({one_line(turn.asked, 60)})" if turn.asked else f"turn {turn.turn}"
+    after = f"after {turn.steps} step{'' if turn.steps == 1 else 's'}"
+    if turn.turn == running_turn(header):
+        return f"{which} was copied {after}; the original may go on with it"
+    if not turn.unknown:
+        return f"{which} was interrupted {after}; what was finished is kept"
+    calls = "; ".join(f"{call.name} {one_line(str(dict(call.arguments or {})), 80)}" for call in turn.unknown)
+    return f"{which} was interrupted {after}; it is not known whether this was done: {calls}"
+
+
 def _folded(records: Iterable[Record], key: AgentKey, conversation_id: str) -> History:
     history = History()
     for record in records:
         history.apply(record)
-    version = history.header.get("v", VERSION)
-    if not isinstance(version, int) or version > VERSION:
-        raise ConversationError(
-            f"the conversation {conversation_id} was written by a newer version", "update Letta Code"
-        )
+    _check_version([history.header], conversation_id)
     # The header may be damaged; the path says the same.
     history.header = {"id": conversation_id, "org": key.org, "agent": key.agent} | history.header
     return history
 
 
-def _summary(path: Path) -> ConversationSummary | None:
-    try:
-        key = AgentKey(path.parent.parent.name, path.parent.name)
-        conversation_id = checked_id(path.stem, "conv")
-        with path.open("rb") as file:
-            head = _records(file.read(_HEAD))
-            size = file.seek(0, 2)
-            last: Record = {}
-            window = _TAIL
-            while True:
-                file.seek(max(0, size - window))
-                tail = _records(file.read(window))
-                last = next((record for record in reversed(tail) if isinstance(record.get("turn"), int)), {})
-                if last or window >= size:
-                    break
-                window *= 4
-    except (OSError, UsageError):
-        return None
-    header = next((record for record in head if record["kind"] == "conversation"), {})
-    created = str(header.get("created_at", ""))
-    return ConversationSummary(
-        conversation_id,
-        key,
-        _title(head),
-        created,
-        str(last.get("at", created)),
-        int(last.get("turn", 0)),
-        str(header.get("cwd", "")),
-    )
-
-
-def _records(data: bytes) -> list[Record]:
-    return [record for line in data.split(b"\n") if (record := parse_line(line)) is not None]
-
-
-def _title(head: list[Record]) -> str:
-    first = next((record for record in head if record["kind"] == "input"), None)
-    if first is None:
-        return ""
-    message = first.get("message")
-    if not isinstance(message, dict) or not isinstance(message.get("blocks"), list):
-        return ""
-    skip = message.get("reminder") if isinstance(message.get("reminder"), int) else 0
-    words = [block.get("text") for block in message["blocks"][skip:] if isinstance(block, dict)]
-    return one_line(" ".join(word for word in words if isinstance(word, str)), 80)
+def _check_version(records: Iterable[Record], conversation_id: str) -> None:
+    version = next((record["v"] for record in records if "v" in record), VERSION)
+    if not isinstance(version, int) or version > VERSION:
+        raise ConversationError(
+            f"the conversation {conversation_id} was written by a newer version", "update Letta Code"
+        )

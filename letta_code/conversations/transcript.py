@@ -60,6 +60,11 @@ def parse_line(line: bytes) -> Record | None:
     return record if isinstance(record, dict) and isinstance(record.get("kind"), str) else None
 
 
+def encoded(record: Mapping[str, Any]) -> bytes:
+    """The line of a record: ASCII, so that no character in it can end a line."""
+    return json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+
+
 def read_lines(path: Path) -> Lines:
     """Read the file.
 
@@ -71,7 +76,10 @@ def read_lines(path: Path) -> Lines:
     except FileNotFoundError as error:
         raise ConversationError(f"there is no conversation at {path}") from error
     except OSError as error:
-        raise ConversationError(f"cannot read the conversation {path}: {error.strerror}") from error
+        raise ConversationError(
+            f"cannot read the conversation {path}: {error.strerror}",
+            "restore that file from a backup, or start a new conversation: letta --new",
+        ) from error
     sound = data.rfind(b"\n") + 1
     torn = data[sound:]
     if parse_line(torn) is not None:  # only its newline is missing
@@ -105,7 +113,7 @@ class Transcript:
         if lines.torn:
             os.ftruncate(self._file, lines.sound)
             self._size = lines.sound
-            cut = lines.torn.decode("utf-8", "replace")[:_KEPT_OF_TORN_LINE]
+            cut = lines.torn.strip(b"\0").decode("utf-8", "replace")[:_KEPT_OF_TORN_LINE]
             self.append({"kind": "repair", "cut": cut}, sync=True)
         elif self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
             self._write(b"\n")
@@ -114,15 +122,12 @@ class Transcript:
         """Write one record, all of it or nothing; with `sync` it is on the disk when this returns.
 
         Raises:
-            StorageError: the disk is full or gone; the record does not count.
+            StorageError: the disk is full or gone, or the file was deleted; the record does not count.
         """
-        line = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
-        self._write(line)
+        before = self._size
+        self._write(encoded(record))
         if sync:
-            try:
-                os.fsync(self._file)
-            except OSError as error:
-                raise self._error(error) from error
+            self._sync(before)
 
     def _write(self, data: bytes) -> None:
         written = 0
@@ -134,6 +139,20 @@ class Transcript:
                 os.ftruncate(self._file, self._size)
             raise self._error(error) from error
         self._size += written
+
+    def _sync(self, before: int) -> None:
+        try:
+            os.fsync(self._file)
+            if os.fstat(self._file).st_nlink:
+                return
+        except OSError as error:
+            self._size = before
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, before)
+            raise self._error(error) from error
+        raise StorageError(
+            f"the conversation {self._path} was deleted while it was open", "start a new one: letta --new"
+        )
 
     def _error(self, error: OSError) -> StorageError:
         return StorageError(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from letta_code.conversations.store import ConversationSummary
+from letta_code.conversations.summary import ConversationSummary
 from letta_code.core.events import Event
 from letta_code.core.ids import AgentKey
 from letta_code.core.messages import ToolSpec

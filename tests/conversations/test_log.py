@@ -112,13 +112,19 @@ def test_an_unfinished_step_is_recovered_with_what_is_known_of_each_call(tmp_pat
         "unknown",
         "interrupted",
     ]
-    assert "1 operation(s)" in conversation.recovered[0]
+    assert "not known whether this was done: Bash" in conversation.recovered[0]
     after = conversation.messages
     conversation.close()
     again = ConversationStore(paths(tmp_path)).open(KEY, conversation_id)
     assert again.messages == after
-    assert again.recovered == ()
+    assert again.recovered == ("turn 2 (second) was interrupted after 1 step; what was finished is kept",)
+    again.begin_turn(user("third"))
     again.close()
+    third = ConversationStore(paths(tmp_path)).open(KEY, conversation_id)
+    assert third.recovered == ("turn 3 (third) was interrupted after 0 steps; what was finished is kept",)
+    third.end_turn("success")
+    third.close()
+    assert ConversationStore(paths(tmp_path)).read(conversation_id).unfinished is None
 
 
 def test_d01_every_cut_leaves_a_valid_conversation_that_goes_on(tmp_path: Path) -> None:
@@ -227,7 +233,7 @@ def test_a_full_disk_takes_nothing_half(tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     store = ConversationStore(paths(tmp_path))
     conversation = store.open(KEY, store.list()[0].id)
-    assert conversation.recovered == ()
+    assert [note for note in conversation.recovered if "torn" in note] == []
     assert [message.text for message in conversation.messages] == ["kept"]
     conversation.close()
 

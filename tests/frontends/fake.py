@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from letta_code.conversations.store import ConversationSummary
+from letta_code.conversations.summary import ConversationSummary
 from letta_code.core.events import (
     ApprovalAsked,
     ApprovalGiven,
