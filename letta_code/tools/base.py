@@ -15,12 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from letta_code.core.messages import ToolSpec
 from letta_code.core.tooling import Display, ToolKind, ToolOutput
+
+if TYPE_CHECKING:
+    from letta_code.tools.sandbox import Sandbox
 
 
 class Arguments(BaseModel):
@@ -55,7 +58,7 @@ class Workspace:
     `project` is the working directory; `roots` are the folders inside which reading needs no question
     (project, added folders, memory work tree), all resolved; `memory` is the agent's memory work tree;
     `overflow` receives full texts of cut outputs (made when first needed); `environment` is what child
-    processes get.
+    processes get; `sandbox` is what shell commands run in (None: in none).
     """
 
     project: Path
@@ -63,6 +66,7 @@ class Workspace:
     overflow: Path
     memory: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    sandbox: Sandbox | None = None
 
     def absolute(self, path: str) -> Path:
         """`path` as an absolute path below the project, `~` and `$MEMORY_DIR` expanded; symlinks are
