@@ -31,6 +31,7 @@ ModelErrorKind = Literal[
     "overloaded",  # 500, 502, 503, 504, 529 and in-band overload events
     "network",  # refused, reset, DNS, TLS, timeout before an answer
     "broken_stream",  # the stream went silent, closed early or was unreadable
+    "untrusted",  # TLS: the server's certificate is not trusted
     "no_model",  # nothing to talk to was configured or found
 ]
 
@@ -97,7 +98,8 @@ class ModelError(LettaError):
     """A model request failed.
 
     `kind` is one of `ModelErrorKind`; `retry_after` is the server's own wish in seconds, when it
-    gave one; `status` is the HTTP status, when there was one.
+    gave one; `status` is the HTTP status, when there was one; `silent` says that a whole idle timeout
+    was spent on waiting.
     """
 
     def __init__(
@@ -108,8 +110,10 @@ class ModelError(LettaError):
         hint: str = "",
         retry_after: float | None = None,
         status: int | None = None,
+        silent: bool = False,
     ) -> None:
         super().__init__(message, hint)
+        self.silent = silent
         self.kind: ModelErrorKind = kind
         self.retry_after = retry_after
         self.status = status

@@ -4,6 +4,7 @@ Code already have.
 ::
 
     {"model": "anthropic/claude-sonnet-5-5",
+     "fallbackModel": "openai/gpt-6.2-sol",
      "permissions": {"allow": [], "ask": [], "deny": [], "defaultMode": "default",
                      "additionalDirectories": []},
      "env": {"NAME": "value for the shell tool"},
@@ -80,6 +81,7 @@ class Settings:
     """Everything that is set, defaults filled in."""
 
     model: str | None = None
+    fallback_model: str | None = None
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
@@ -110,6 +112,7 @@ def load_settings(paths: Paths, project: Path | None = None) -> Settings:
         deny += _words(section, "deny", file)
     return Settings(
         model=_text(own, "model", paths.settings()),
+        fallback_model=_handle(own, "fallbackModel", paths.settings()),
         permissions=PermissionSettings(
             allow=_words(permissions, "allow", paths.settings()),
             ask=ask,
@@ -159,6 +162,7 @@ def set_value(paths: Paths, key: str, value: Any) -> None:
         _words(permissions, name, paths.settings())
     _mode(permissions, paths.settings())
     _text(root, "model", paths.settings())
+    _handle(root, "fallbackModel", paths.settings())
     _memory(root, paths.settings())
     _sandbox(root, paths.settings())
     _providers(root, paths.settings())
@@ -209,6 +213,13 @@ def _text(section: Mapping[str, Any], name: str, file: Path) -> str | None:
     if value is not None and not isinstance(value, str):
         raise UsageError(f"{file}: {name} must be a string")
     return value or None
+
+
+def _handle(section: Mapping[str, Any], name: str, file: Path) -> str | None:
+    handle = _text(section, name, file)
+    if handle is not None and not all(part.strip() for part in handle.partition("/")[::2]):
+        raise UsageError(f"{file}: {name} {handle!r} is not a model", "write provider/name")
+    return handle
 
 
 def _mode(permissions: Mapping[str, Any], file: Path) -> str:

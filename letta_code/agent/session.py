@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,11 +25,35 @@ if TYPE_CHECKING:
     from letta_code.tools.permissions import Policy
 
 
+class Fallback:
+    """The model `handle` that answers when the main one stays out of reach: opened when first needed."""
+
+    def __init__(self, handle: str, opener: Callable[[], Model]) -> None:
+        self.handle = handle
+        self._opener = opener
+        self._model: Model | None = None
+
+    async def open(self) -> Model:
+        """The model.
+
+        Raises:
+            LettaError: it cannot be had, because its key is missing for example.
+        """
+        if self._model is None:
+            self._model = await asyncio.to_thread(self._opener)
+        return self._model
+
+    async def close(self) -> None:
+        """Free its connection, if there is one."""
+        if self._model is not None:
+            await self._model.close()
+
+
 @dataclass(slots=True)
 class Session:
     """One open conversation. `skills` is the `<available_skills>` text ("" when there are none);
     `max_turns` limits the requests of one turn (None: no limit); `syncing` is there when memory syncs after
-    each turn."""
+    each turn; `fallback` when another model may answer for this one."""
 
     agent: AgentState
     conversation: Conversation
@@ -43,6 +69,7 @@ class Session:
     max_turns: int | None = None
     busy: bool = False
     syncing: BackgroundSync | None = None
+    fallback: Fallback | None = None
 
     def turn(self, text: str, ask: Ask) -> Turn:
         """A turn with the person's `text`. It starts when its events are read.
@@ -68,5 +95,7 @@ class Session:
         try:
             await self.toolbox.close()
             await self.model.close()
+            if self.fallback is not None:
+                await self.fallback.close()
         finally:
             self.conversation.close()

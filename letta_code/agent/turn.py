@@ -15,9 +15,10 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from letta_code.agent.asking import CUT_OFF, Asking, Refused, kept
 from letta_code.agent.calls import CallRunner
 from letta_code.agent.prompting import Prepared, visible_messages
 from letta_code.conversations.history import Sent, Update
@@ -26,23 +27,19 @@ from letta_code.core.events import (
     MessageDone,
     Notice,
     PromptReady,
-    Retrying,
     StepDone,
     StepStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallStarted,
     TurnDone,
     TurnError,
     TurnStarted,
     TurnStatus,
 )
 from letta_code.core.ids import new_message_id
-from letta_code.core.messages import Block, Message, Text, ToolCall, Usage
+from letta_code.core.messages import Message, Text, ToolCall
 from letta_code.core.text import well_formed
 from letta_code.core.tooling import Ask
 from letta_code.errors import EXIT_FAILED, LettaError, MemoryStoreError, ModelError, StorageError
-from letta_code.models.base import Completed, ModelRequest, TextPart, ThinkingPart, ToolCallPart
+from letta_code.models.base import Completed, ModelRequest
 
 if TYPE_CHECKING:
     from letta_code.agent.session import Session
@@ -53,17 +50,11 @@ _HOPELESS = frozenset({"invalid_request", "context_overflow", "refusal"})
 """Errors of a first request that the same input would meet again: it does not stay in the conversation."""
 
 
-class _Refused(LettaError):
-    """The model refused to answer."""
-
-
 @dataclass(slots=True)
 class _Totals:
     """What the turn amounts to so far."""
 
     steps: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost: float | None = 0.0
     text: str = ""
     revision: str = ""
 
@@ -80,6 +71,7 @@ class Turn:
         self._working = False
         self._cancelled = False
         self._totals = _Totals()
+        self._asking = Asking(session, self._emit)
         self._warned: set[str] = set()
 
     async def events(self) -> AsyncIterator[Event]:
@@ -111,6 +103,30 @@ class Turn:
 
     async def _work(self) -> None:
         began = time.monotonic()
+        status, error = await self._carried_out()
+        try:
+            self._sync()
+            revision = self._revision()
+        except Exception as problem:  # noqa: BLE001 - whatever happens, the turn ends with TurnDone
+            revision = self._totals.revision
+            error = error or _bug(problem)
+        totals, asking = self._totals, self._asking
+        self._emit(
+            TurnDone(
+                "error" if error is not None else status,
+                totals.text,
+                totals.steps,
+                asking.usage,
+                time.monotonic() - began,
+                asking.cost,
+                revision,
+                error,
+                asking.unfinished,
+            )
+        )
+
+    async def _carried_out(self) -> tuple[TurnStatus, TurnError | None]:
+        """The turn, and its end on record: how it ended, and why it failed."""
         status: TurnStatus = "error"
         error: TurnError | None = None
         started = False
@@ -122,39 +138,20 @@ class Turn:
             self._emit(
                 TurnStarted(self._session.conversation.id, self._session.conversation.turns, message_id)
             )
-            if self._cancelled:
-                status = "interrupted"
-            else:
-                status = await self._steps()
+            status = "interrupted" if self._cancelled else await self._steps()
         except asyncio.CancelledError:
             status = "interrupted"
         except LettaError as problem:
             error = _turn_error(problem)
         except Exception as problem:  # noqa: BLE001 - whatever happens, the turn ends with TurnDone
-            _log.exception("bug in a turn")
-            text = f"{type(problem).__name__}: {problem}"
-            error = TurnError("bug", text, "this is a bug; the log has the traceback", False, EXIT_FAILED)
+            error = _bug(problem)
         self._working = False
-        if not started:
+        if started:
+            error = self._close_journal("error" if error is not None else status, error) or error
+        else:
             conversation = self._session.conversation
             self._emit(TurnStarted(conversation.id, conversation.turns, ""))
-        else:
-            error = self._close_journal(status, error) or error
-            status = "error" if error is not None else status
-        self._sync()
-        totals = self._totals
-        self._emit(
-            TurnDone(
-                status,
-                totals.text,
-                totals.steps,
-                totals.usage,
-                time.monotonic() - began,
-                totals.cost,
-                self._revision(),
-                error,
-            )
-        )
+        return status, error
 
     async def _input(self) -> Message:
         session = self._session
@@ -171,6 +168,8 @@ class Turn:
             self._session.conversation.end_turn(status, words, dropped=dropped)
         except StorageError as problem:
             return error or _turn_error(problem)
+        except Exception as problem:  # noqa: BLE001 - whatever happens, the turn ends with TurnDone
+            return error or _bug(problem)
         if dropped:
             self._session.reminder.forget()
             self._emit(Notice("info", "Your message was not added to the conversation."))
@@ -209,19 +208,12 @@ class Turn:
     async def _step(self, step: int) -> bool:
         """Make one step and commit it; returns whether the model waits for results."""
         session = self._session
-        prepared = self._prepare()
-        self._emit(StepStarted(step))
-        request = self._request(prepared)
-        completed = await self._answered(request)
-        if completed.stop == "refusal":
-            raise _Refused("the model refused to answer", "say it another way, or choose another model")
-        message = _kept(completed.message)
-        if message is None and completed.stop != "max_tokens":
-            completed = await self._answered(request)
-            message = _kept(completed.message)
+        prepared, request, completed = await self._answered(step)
+        message = kept(completed.message)
         update = None if prepared.update is None else Update(new_message_id(), prepared.update)
         digest = hashlib.sha256("\0".join(request.system).encode()).hexdigest()
-        sent = Sent(prepared.key, session.model.info.handle, digest, update)
+        asking = self._asking
+        sent = Sent(prepared.key, asking.model.info.handle, digest, update, asking.instead_of)
         conversation = session.conversation
         message_id = conversation.add_answer(step, message, completed.stop, completed.usage, sent)
         if message is not None:
@@ -231,7 +223,7 @@ class Turn:
         calls = () if message is None else message.tool_calls
         finished = True
         if calls and message is not None:
-            cut = message.blocks[-1] if completed.stop == "max_tokens" else None
+            cut = message.blocks[-1] if completed.stop in CUT_OFF else None
             finished = await self._run(calls, cut if isinstance(cut, ToolCall) else None, prepared.key.seen)
         conversation.commit_step()
         self._totals.steps = step
@@ -243,7 +235,7 @@ class Turn:
     def _prepare(self) -> Prepared:
         session = self._session
         prepared = session.prompts.prepare(
-            session.conversation.last_prompt, session.model.info.system_messages
+            session.conversation.last_prompt, self._asking.model.info.system_messages
         )
         self._totals.revision = prepared.key.seen
         if prepared.warning and prepared.warning not in self._warned:
@@ -260,44 +252,18 @@ class Turn:
         system = (prepared.system, session.skills) if session.skills else (prepared.system,)
         return ModelRequest(system, messages, session.toolbox.specs(), session.conversation.id)
 
-    async def _answered(self, request: ModelRequest) -> Completed:
-        """Send the request, again where that may help."""
-        attempt = 0
+    async def _answered(self, step: int) -> tuple[Prepared, ModelRequest, Completed]:
+        """The model's answer, and what it was asked. A fallback that takes over may want another prompt."""
+        began = False
         while True:
-            try:
-                completed = await self._streamed(request)
-            except ModelError as error:
-                attempt += 1
-                wait = self._session.retry.wait(error, attempt)
-                self._emit(Retrying(attempt, wait, error.message))
-                await asyncio.sleep(wait)
-            else:
-                self._count(completed.usage)
-                return completed
-
-    async def _streamed(self, request: ModelRequest) -> Completed:
-        stream = self._session.model.stream(request)
-        try:
-            async for part in stream:
-                match part:
-                    case TextPart(text):
-                        self._emit(TextDelta(well_formed(text)))
-                    case ThinkingPart(text):
-                        self._emit(ThinkingDelta(well_formed(text)))
-                    case ToolCallPart(call_id, name):
-                        self._emit(ToolCallStarted(call_id, name))
-                    case Completed():
-                        return part
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-        raise ModelError("the model's answer ended early", "broken_stream")
-
-    def _count(self, usage: Usage) -> None:
-        cost = self._session.model.info.cost(usage)
-        self._totals.usage += usage
-        self._totals.cost = None if cost is None or self._totals.cost is None else self._totals.cost + cost
+            prepared = self._prepare()
+            if not began:
+                self._emit(StepStarted(step))
+                began = True
+            request = self._request(prepared)
+            completed = await self._asking.answer(step, request)
+            if completed is not None:
+                return prepared, request, completed
 
     def _tell(self, completed: Completed, message: Message | None) -> None:
         for note in completed.notes:
@@ -306,6 +272,8 @@ class Turn:
                 self._emit(Notice("warning", note))
         if completed.stop == "max_tokens":
             self._emit(Notice("warning", "The answer reached the model's output limit and was cut off."))
+        elif completed.stop == "context_full":
+            self._emit(Notice("warning", "The answer filled the model's context window and was cut off."))
         elif message is None:
             self._emit(Notice("warning", "The model answered nothing."))
 
@@ -332,26 +300,17 @@ class Turn:
         self._queue.put_nowait(event)
 
 
-def _kept(message: Message) -> Message | None:
-    """The message as it is recorded: no empty text, no lone surrogates; None when it says and asks
-    nothing (reasoning alone is no answer)."""
-    blocks: list[Block] = []
-    for block in message.blocks:
-        if isinstance(block, Text):
-            if block.text.strip():
-                blocks.append(Text(well_formed(block.text)))
-        else:
-            blocks.append(block)
-    if not any(isinstance(block, Text | ToolCall) for block in blocks):
-        return None
-    return replace(message, role="assistant", blocks=tuple(blocks), origin="agent", reminder=0)
-
-
 def _turn_error(problem: LettaError) -> TurnError:
     if isinstance(problem, ModelError):
         kind, retryable = str(problem.kind), problem.retryable
-    elif isinstance(problem, _Refused):
+    elif isinstance(problem, Refused):
         kind, retryable = "refusal", False
     else:
         kind, retryable = type(problem).__name__.removesuffix("Error").lower(), False
     return TurnError(kind, problem.message, problem.hint, retryable, problem.exit_code)
+
+
+def _bug(problem: Exception) -> TurnError:
+    _log.error("bug in a turn", exc_info=problem)
+    text = f"{type(problem).__name__}: {problem}"
+    return TurnError("bug", text, "this is a bug; the log has the traceback", False, EXIT_FAILED)

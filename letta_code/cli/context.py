@@ -65,7 +65,7 @@ def context_command(
     tokens = estimated_tokens(text)
     snapshot = repository.snapshot(key.revision)
     project = project_of(place.project, ProjectRegister(place.paths), remember=False)
-    last = history.steps[-1].sent.model if history is not None and history.steps else ""
+    last = history.steps[-1].sent.chosen if history is not None and history.steps else ""
     size = snapshot, measure(snapshot), project, window_of(place, state, last), place.settings().memory.budget
     if json:
         as_json(
@@ -160,7 +160,7 @@ def _next(place: Place, state: AgentState, history: History | None) -> tuple[Pro
     last = history.last_prompt if history is not None else None
     system_messages = False
     if history is not None and history.steps:
-        provider, _, name = history.steps[-1].sent.model.partition("/")
+        provider, _, name = history.steps[-1].sent.chosen.partition("/")
         system_messages = model_info(provider, name).system_messages
     cache = PromptCache(place.paths.compiled_prompts())
     prompts = Prompts(cache, repository, place.agents().base_prompt(state))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from letta_code.cli.place import Place, complete_agents, complete_conversations
 from letta_code.cli.show import as_json, label, local_time, table, visible
 from letta_code.errors import UsageError
+
+if TYPE_CHECKING:
+    from letta_code.conversations.history import Partial
 
 app = typer.Typer(
     help="List, show, copy and delete conversations.", no_args_is_help=True, rich_markup_mode=None
@@ -76,7 +79,7 @@ def show(
             metavar="ID", autocompletion=complete_conversations, help="Which one; its beginning is enough."
         ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON: header, messages and steps.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON: header, messages, steps.")] = False,
 ) -> None:
     """One conversation, message by message."""
     from letta_code.conversations.summary import origin_of
@@ -90,12 +93,20 @@ def show(
         sys.stderr.write(f"letta: {label(problem)}\n")
     if json:
         as_json(
-            {"conversation": history.header, "messages": dump(history.entries), "steps": dump(history.steps)}
+            {
+                "conversation": history.header,
+                "messages": dump(history.entries),
+                "steps": dump(history.steps),
+                "unfinished": dump(history.partials),
+            }
         )
         return
     if origin := origin_of(history.header):
         sys.stdout.write(f"── a copy of {label(origin)}\n\n")
-    for entry in history.entries:
+    broken = list(history.partials)
+    for index, entry in enumerate(history.entries):
+        while broken and broken[0].before <= index:
+            _show_partial(broken.pop(0))
         sys.stdout.write(f"── {entry.message.role}  turn {entry.turn}  {local_time(entry.at)}\n")
         for block in entry.message.blocks[entry.message.reminder :]:
             match block:
@@ -111,6 +122,18 @@ def show(
                     words = f"[{block.media_type}]"
             sys.stdout.write(visible(words).rstrip("\n") + "\n")
         sys.stdout.write("\n")
+    for partial in broken:
+        _show_partial(partial)
+
+
+def _show_partial(partial: Partial) -> None:
+    """What was shown of an answer that broke off."""
+    sys.stdout.write(f"── assistant, unfinished  turn {partial.turn}  {local_time(partial.at)}\n")
+    if partial.thinking.strip():
+        sys.stdout.write(visible(f"(thinking) {partial.thinking}").rstrip("\n") + "\n")
+    if partial.text.strip():
+        sys.stdout.write(visible(partial.text).rstrip("\n") + "\n")
+    sys.stdout.write(f"⋯ broken off here: {label(partial.reason)}; not part of the conversation\n\n")
 
 
 @app.command()

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING
 
 from letta_code.agent.memory_notes import MemoryNotes
 from letta_code.agent.projects import ProjectRegister, project_of
@@ -30,7 +30,7 @@ from letta_code.memory.git.review import count_held
 from letta_code.memory.prompt import PromptCache
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Mode, Policy
+from letta_code.tools.permissions import Policy, mode_named
 from letta_code.tools.rules import Rules
 from letta_code.tools.toolbox import build_toolbox
 
@@ -301,7 +301,7 @@ class Workbench:
                 holds=holds,
                 agents_tools=(*agent.tools, *_trained_on(model)),
             ),
-            policy=Policy(_mode(options.permission_mode or permissions.mode), rules, workspace, holds),
+            policy=Policy(mode_named(options.permission_mode or permissions.mode), rules, workspace, holds),
             workspace=workspace,
             memory=repository,
             prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),
@@ -344,13 +344,6 @@ def _last_model(conversation: Conversation | None) -> str | None:
     if conversation is None or not conversation.history.steps:
         return None
     return conversation.history.steps[-1].sent.chosen
-
-
-def _mode(name: str) -> Mode:
-    for mode in get_args(Mode):
-        if mode == name:
-            return cast(Mode, mode)
-    raise UsageError(f"no such permission mode: {name}", f"one of {', '.join(get_args(Mode))}")
 
 
 def _check(options: RunOptions) -> None:

@@ -27,7 +27,7 @@ Pure: reads and writes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from letta_code.conversations.transcript import Record
@@ -248,6 +248,7 @@ class History:
         index = self._inputs.get(int(record["turn"]))
         if record.get("dropped") and index is not None and index == len(self.entries) - 1:
             del self.entries[index]
+            self.partials = [replace(item, before=min(item.before, index)) for item in self.partials]
 
 
 def _words(message: Message) -> str:

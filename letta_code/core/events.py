@@ -1,8 +1,8 @@
 """Everything that happens in a turn, as data.
 
 A turn yields exactly one `TurnStarted` first and exactly one `TurnDone` last, whatever happens. Deltas
-are for eyes; `MessageDone` and `ToolDone` carry what is recorded. After `Retrying`, what the deltas of
-that step showed is void. An event holds strings, numbers and core values only, so every event is one
+are for eyes; `MessageDone` and `ToolDone` carry what is recorded. After `AnswerBroken`, what the deltas of
+that answer showed is void. An event holds strings, numbers and core values only, so every event is one
 line of JSON (`core.codec`, `docs/stream-json.md`).
 """
 
@@ -70,6 +70,29 @@ class ToolCallStarted:
     call_id: str
     name: str
     type: Literal["tool_call_started"] = "tool_call_started"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBroken:
+    """The answer of step `step` ended unfinished after something of it was shown: the deltas since the
+    last request are void. `text` is what was shown of it, thinking left out; the transcript keeps both,
+    the conversation neither. `Retrying`, `FallbackUsed` or the end of step or turn follows."""
+
+    step: int
+    text: str
+    reason: str
+    type: Literal["answer_broken"] = "answer_broken"
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackUsed:
+    """The model `instead_of` stays out of reach, so `model` answers the rest of this turn. Both are
+    handles; `reason` is what the last request to the first one failed with."""
+
+    model: str
+    instead_of: str
+    reason: str
+    type: Literal["fallback_used"] = "fallback_used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +202,9 @@ TurnStatus = Literal["success", "error", "interrupted", "max_turns"]
 
 @dataclass(frozen=True, slots=True)
 class TurnDone:
-    """The turn is over. `text` is the text of the last assistant message, empty when there is none."""
+    """The turn is over. `text` is the text of the last assistant message, empty when there is none;
+    `partial` is what was shown of an answer that was never finished, when the turn failed on it or was
+    interrupted in it."""
 
     status: TurnStatus
     text: str
@@ -189,6 +214,7 @@ class TurnDone:
     cost_usd: float | None
     memory_revision: str
     error: TurnError | None = None
+    partial: str = ""
     type: Literal["turn_done"] = "turn_done"
 
 
@@ -199,6 +225,8 @@ Event: TypeAlias = (
     | TextDelta
     | ThinkingDelta
     | ToolCallStarted
+    | AnswerBroken
+    | FallbackUsed
     | Retrying
     | MessageDone
     | ApprovalAsked

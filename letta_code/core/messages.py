@@ -146,7 +146,8 @@ class Usage:
         return self.input + self.cache_read + self.cache_write + self.output
 
 
-StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence"]
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "context_full", "refusal", "stop_sequence"]
+"""`max_tokens`: the answer reached the output limit; `context_full`: it filled what the window had left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Literal
 from letta_code.core.events import (
     ApprovalGiven,
     Event,
+    FallbackUsed,
     Notice,
     PromptReady,
     Retrying,
@@ -68,6 +69,9 @@ def progress_line(event: Event) -> str | None:
             return f"  refused: {plain_text(one_line(decision.feedback, 300))}"
         case Retrying(attempt=attempt, wait=wait, reason=reason):
             return f"retry {attempt} in {wait:.0f} s: {plain_text(one_line(reason, 300))}"
+        case FallbackUsed(model=model, instead_of=main, reason=reason):
+            why = plain_text(one_line(reason, 300))
+            return f"warning: {main} stays out of reach ({why}); {model} goes on"
         case Notice(level=level, text=text):
             return f"{level}: {plain_text(text)}"
         case _:
@@ -75,7 +79,7 @@ def progress_line(event: Event) -> str | None:
 
 
 def _always(event: Event) -> bool:
-    return isinstance(event, Notice) and event.level == "warning"
+    return isinstance(event, FallbackUsed) or (isinstance(event, Notice) and event.level == "warning")
 
 
 def report_failure(done: TurnDone, err: Output) -> None:

@@ -76,6 +76,8 @@ def result_object(session: Session, done: TurnDone) -> dict[str, JSON]:
         "total_cost_usd": done.cost_usd,
         "memory_revision": done.memory_revision,
     }
+    if done.partial:
+        result["partial"] = done.partial
     if failed:
         error = done.error
         result["error"] = {

@@ -10,9 +10,11 @@ from pathlib import Path
 from rich.console import Console
 
 from letta_code.core.events import (
+    AnswerBroken,
     ApprovalAsked,
     ApprovalGiven,
     Event,
+    FallbackUsed,
     MemoryChanged,
     MessageDone,
     Notice,
@@ -105,8 +107,14 @@ class Screen:
                 self._words(self._stream.feed(text))
             case MessageDone(message=message):
                 self._message(message.blocks)
+            case AnswerBroken(reason=reason):
+                self._broken(reason)
             case Retrying(attempt=attempt, wait=wait, reason=reason):
-                self._void(f"retry {attempt} in {wait:.0f} s: {plain_text(one_line(reason, 200))}")
+                self._streamed = False
+                self._warn(f"retry {attempt} in {wait:.0f} s: {one_line(reason, 200)}")
+            case FallbackUsed(model=model, instead_of=main, reason=reason):
+                self._streamed = False
+                self._warn(f"{main} stays out of reach ({one_line(reason, 200)}); {model} goes on")
             case ToolRunning(call=call, title=title):
                 self._titles[call.id] = title
                 self._last_title = call.id
@@ -181,11 +189,11 @@ class Screen:
         self._console.print(show.usage_line(done, window))
         self._console.print()
 
-    def _void(self, reason: str) -> None:
-        shown = self._streamed
-        self._stream.flush()
+    def _broken(self, reason: str) -> None:
+        """Mark where an answer broke off, so that what comes next does not read as its rest."""
+        self._words(self._stream.flush())
         self._streamed = False
-        self._warn(reason + ("; the unfinished answer above does not count" if shown else ""))
+        self._warn(f"⋯ broken off here ({one_line(reason, 200)}); the unfinished answer above does not count")
 
     def _words(self, text: str) -> None:
         if text.strip():

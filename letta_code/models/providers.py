@@ -70,18 +70,8 @@ def open_model(
         ModelError: no model is configured or found (`no_model`), or its key is missing (`auth`).
     """
     handle = (handle or settings.model or "").strip() or _found(settings, environment, base_url)
-    provider, _, name = handle.partition("/")
-    provider, name = provider.strip().lower(), name.strip()
-    if not provider or not name:
-        raise UsageError(f"{handle!r} is not a model: write provider/name", _suggestion(handle))
-    endpoint = resolve(provider, settings, environment, base_url)
-    if endpoint.api_key is None and endpoint.base_url == _DEFAULT_URLS.get(provider) and provider in _CLOUD:
-        raise ModelError(
-            f"there is no key for {provider}",
-            "auth",
-            hint=f"export {_variable(provider)}_API_KEY=…"
-            f" or: letta config set providers.{provider}.api_key KEY",
-        )
+    endpoint, name = locate(handle, settings, environment, base_url)
+    provider = endpoint.provider
     info = model_info(provider, name, endpoint.dialect)
     window = served_window(endpoint, name) if provider in LOCAL_PROVIDERS else None
     if window:
@@ -98,6 +88,30 @@ def open_model(
     from letta_code.models.openai_chat import OpenAIChatModel
 
     return OpenAIChatModel(info, endpoint, idle)
+
+
+def locate(
+    handle: str, settings: Settings, environment: Mapping[str, str], base_url: str | None = None
+) -> tuple[Endpoint, str]:
+    """Where the model `handle` is, and its name there. Nothing is asked of a server.
+
+    Raises:
+        UsageError: the handle or an address cannot be read.
+        ModelError: its key is missing (`auth`).
+    """
+    provider, _, name = handle.partition("/")
+    provider, name = provider.strip().lower(), name.strip()
+    if not provider or not name:
+        raise UsageError(f"{handle!r} is not a model: write provider/name", _suggestion(handle))
+    endpoint = resolve(provider, settings, environment, base_url)
+    if endpoint.api_key is None and endpoint.base_url == _DEFAULT_URLS.get(provider) and provider in _CLOUD:
+        raise ModelError(
+            f"there is no key for {provider}",
+            "auth",
+            hint=f"export {_variable(provider)}_API_KEY=…"
+            f" or: letta config set providers.{provider}.api_key KEY",
+        )
+    return endpoint, name
 
 
 def resolve(
