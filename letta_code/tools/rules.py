@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -73,8 +73,12 @@ class Rule:
 
     def matches_path(self, path: Path, project: Path) -> bool:
         """Whether its pattern covers `path` (absolute) or a folder above it."""
-        expression = _path_expression(self.pattern, project)
+        expression = self.path_expression(project)
         return any(expression.match(str(candidate)) for candidate in (path, *path.parents))
+
+    def path_expression(self, project: Path) -> re.Pattern[str]:
+        """What the absolute paths look like that its pattern names; those below them are covered too."""
+        return _path_expression(self.pattern, project)
 
     def allows_command(self, command: SimpleCommand) -> bool:
         """Whether it covers this simple command, exactly as it is spelled."""
@@ -95,6 +99,8 @@ class Rules:
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    origins: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Where a rule was given, for people, by what it does ("allow", …) and its text."""
 
 
 def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:

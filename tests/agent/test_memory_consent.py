@@ -250,7 +250,7 @@ async def test_plan_mode_reads_memory(bench: Bench) -> None:
     session = opened(
         bench, asked(("v", "memory", {"command": "view"}), ("w", "memory", {"command": "delete"}))
     )
-    session.policy.mode = "plan"
+    session.policy.set_mode("plan")
     await bench.turn(session, "look")
     assert [result.status for result in results(session)] == ["ok", "denied"]
     await session.close()

@@ -150,7 +150,7 @@ def test_other_agents_memory_is_protected_and_the_own_is_not(place: Place, tmp_p
     mine, other = memfs / "agent-1" / "memory", memfs / "agent-2" / "memory"
     place.workspace = Workspace(place.project, (place.project, mine), tmp_path / "o", memory=mine)
     assert place.judge("Write", "$MEMORY_DIR/notes.md", "acceptEdits").decision == "allow"
-    assert place.judge("Write", other / "notes.md", "acceptEdits").reason.endswith("this program's own data")
+    assert place.judge("Write", other / "notes.md", "bypassPermissions").decision == "deny"
 
 
 def test_deny_beats_ask_beats_allow_in_every_mode(place: Place) -> None:

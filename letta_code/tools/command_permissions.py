@@ -1,0 +1,288 @@
+"""May a shell command run? Judged part by part: each simple command, each redirection, and the files that
+its words may name. What is not understood asks; what destroys asks in every mode.
+
+Parsing is `shell_syntax`, what only reads is `shell_reading`, what destroys `destructive`, which files words
+name `shell_paths`; files are judged by `path_permissions`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from letta_code.core.text import one_line
+from letta_code.errors import UsageError
+from letta_code.tools.destructive import destruction
+from letta_code.tools.path_permissions import PathJudge
+from letta_code.tools.rules import Rule
+from letta_code.tools.shell_paths import MOST, Places, candidates, hands_over_names, listed, unknown_names
+from letta_code.tools.shell_reading import is_sink, reads
+from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, base_name, parse
+from letta_code.tools.verdicts import ALLOW, Kind, Standing, Verdict, planning, strictest
+
+if TYPE_CHECKING:
+    from letta_code.tools.base import Workspace
+
+_FAMILIES = frozenset(
+    {"git", "npm", "pnpm", "yarn", "cargo", "docker", "go", "uv", "pip", "kubectl", "gh", "make"}
+)
+_ONLY_NAMES = frozenset(
+    {"[", "basename", "cd", "dirname", "du", "file", "ls", "readlink", "realpath", "stat", "test", "tree"}
+)
+"""Commands that read names and sizes of files and not what is in them."""
+_CHANGING_FILES = frozenset(
+    {"chmod", "chown", "cp", "dd", "install", "ln", "mv", "rm", "rmdir", "sed", "tee", "touch", "truncate"}
+)
+"""Commands whose words are files that they change: rules about writing hold for them."""
+_NAMED_TO_BE_LEFT_OUT = re.compile(r"--(?:exclude|ignore)[a-z-]*=|--i?glob=!|!")
+_PERSONS_COMMANDS = {"trust": "", "config": "set"}
+"""What an agent must not run: commands of `letta`, and the word that has to follow (any, when empty)."""
+
+
+class CommandJudge:
+    """Judges shell commands for one session."""
+
+    def __init__(self, standing: Standing, workspace: Workspace, paths: PathJudge) -> None:
+        self._standing = standing
+        self._workspace = workspace
+        self._paths = paths
+
+    def judge(self, command: str) -> Verdict:
+        """May `command` run?"""
+        code = parse(command)
+        places = Places(code, self._workspace.project, str(Path.home()))
+        exactly = self._granted_whole(command)
+        verdicts = [self._forbidden(command, code, places), self._out_of_reach(command, code, places)]
+        if not exactly:
+            verdicts.append(self._destructive(command, code))
+        granted = self._standing.mode == "bypassPermissions" or exactly
+        verdicts += [self._judge_redirect(redirect, places, granted) for redirect in code.redirects]
+        if not granted:
+            if code.unknown:
+                everything = any(rule.tool == "Bash" and not rule.pattern for rule in self._standing.allow)
+                if not everything or self._standing.mode == "plan":
+                    verdicts.append(self._ask_command(code.unknown[0], command, code))
+            verdicts += [self._judge_simple(simple, command, code) for simple in code.commands]
+            verdicts += self._judge_reading(command, code, places)
+            verdicts.append(self._secrets(code, places))
+        return strictest(verdicts)
+
+    # What holds whatever is allowed ---------------------------------------------------------------
+
+    def _forbidden(self, command: str, code: ShellCode, places: Places) -> Verdict:
+        for decision, rules in (("deny", self._standing.deny), ("ask", self._standing.ask)):
+            shell_rules = [rule for rule in rules if rule.tool == "Bash" and rule.pattern]
+            for rule in shell_rules:
+                if rule.pattern == command.strip() or any(map(rule.may_be, code.commands)):
+                    return Verdict(
+                        "deny" if decision == "deny" else "ask", f"the rule {rule.text} covers it", remedy=""
+                    )
+            if shell_rules and code.unknown:
+                return Verdict(
+                    "ask", f"{code.unknown[0]}, so {decision} rules cannot be checked", remedy=""
+                )
+        return ALLOW
+
+    def _out_of_reach(self, command: str, code: ShellCode, places: Places) -> Verdict:
+        """Deny rules about files, this program's own folders, and what only a person does."""
+        for simple in code.commands:
+            if _persons_command(simple):
+                return Verdict("deny", "trust and settings are for the person to change, not for an agent")
+            changes = not reads(simple)
+            for path in islice(self._files_of((simple,), places), MOST):
+                verdicts = [self._paths.denied("read", path)]
+                if changes:
+                    verdicts.append(self._paths.closed(path))
+                if changes and _name(simple) in _CHANGING_FILES:
+                    verdicts.append(self._paths.ruled_out(path))
+                if (verdict := strictest(verdicts)).decision != "allow":
+                    return verdict
+        if code.unknown or places.unknown or any(map(_hides_names, code.commands)):
+            return self._named_somewhere(command)
+        return ALLOW
+
+    def _named_somewhere(self, command: str) -> Verdict:
+        """Whether the text of a command whose words are not all known names a closed folder."""
+        home = os.path.expanduser("~").rstrip("/")
+        text = re.sub(r"\$\{?HOME\}?|(?<![\w~])~(?=/)", lambda match: home, command)
+        text = re.sub(r"\$\{?LETTA_HOME\}?", lambda match: os.environ.get("LETTA_HOME", ""), text)
+        for folder in self._paths.own.closed:
+            for match in re.finditer(rf"{re.escape(str(folder))}(?:/[^\s'\"`;|&()<>]*)?(?![\w.-])", text):
+                verdict = self._paths.denied("read", Path(match[0]))
+                if verdict.decision == "deny":
+                    return verdict
+        return ALLOW
+
+    def _destructive(self, command: str, code: ShellCode) -> Verdict:
+        reason = destruction(command, code)
+        if not reason:
+            return ALLOW
+        if self._standing.mode == "plan":
+            return planning()
+        exact = _exactly(command)
+        return Verdict("ask", reason, remedy=exact and _allowed_tools(exact))
+
+    def _secrets(self, code: ShellCode, places: Places) -> Verdict:
+        """Whether a command that is allowed otherwise would open a file that holds secrets."""
+        for simple in code.commands:
+            name = base_name(simple.argv[0] or "")
+            acts = name == "find" and any(part and part.startswith(("-exec", "-ok")) for part in simple.argv)
+            if name in _ONLY_NAMES or (name == "find" and not acts):
+                continue
+            kind: Kind = "read" if reads(simple) else "write"
+            for path in islice(self._files_of((simple,), places), MOST):
+                if os.path.lexists(path) and self._paths.closed_secret("read", path):
+                    verdict = self._paths.judge("Bash", "read", path)
+                    if verdict.decision != "allow":
+                        return verdict if kind == "read" else Verdict("ask", verdict.reason)
+        return ALLOW
+
+    # Files that words name ------------------------------------------------------------------------
+
+    def _files_of(self, commands: Sequence[SimpleCommand], places: Places) -> Iterator[Path]:
+        for simple in commands:
+            for known in candidates(simple):
+                if not _NAMED_TO_BE_LEFT_OUT.match(known):
+                    yield from self._meant(known, places, globs=False)
+            for choice in listed(simple):
+                yield from self._meant(choice, places, globs=True)
+
+    def _meant(self, word: str, places: Places, *, globs: bool) -> Iterator[Path]:
+        if word.startswith(("$MEMORY_DIR", "${MEMORY_DIR}")):
+            yield self._workspace.absolute(word)
+        else:
+            yield from places.paths(word, globs=globs)
+
+    def _judge_reading(self, command: str, code: ShellCode, places: Places) -> list[Verdict]:
+        """What commands that only read may read without a question."""
+        allowed = (
+            [rule for rule in self._standing.allow if rule.tool == "Bash"]
+            if self._standing.mode != "plan"
+            else []
+        )
+        reading = [
+            simple
+            for simple in code.commands
+            if not simple.wrapper and not any(not r.pattern or r.allows_command(simple) for r in allowed)
+        ]
+        verdicts = []
+        if reading and places.unknown:
+            verdicts.append(
+                self._ask_command("where it changes to is not known", command, code, reading=True)
+            )
+        for simple in reading:
+            if reason := unknown_names(simple):
+                verdicts.append(self._ask_command(reason, command, code, reading=True))
+        names = [base_name(simple.argv[0] or "") for simple in code.commands]
+        if "xargs" in names and any(base_name(simple.argv[0] or "") == "xargs" for simple in reading):
+            before = code.commands[: names.index("xargs")]
+            fed = "<<" in command or any(not redirect.write for redirect in code.redirects)
+            if fed or names.count("xargs") > 1 or not hands_over_names(before):
+                reason = "what `xargs` is given is only known when it runs"
+                verdicts.append(self._ask_command(reason, command, code, reading=True))
+        paths = list(islice(self._files_of(reading, places), MOST + 1))
+        if any(simple.argv[0] == "cd" for simple in reading):
+            paths += places.folders
+        if len(paths) > MOST:
+            verdicts.append(self._ask_command("it names too many files", command, code, reading=True))
+        judged = (
+            self._paths.judge("Read", "read", path, secrets=False)  # `_secrets` knows names from contents
+            for path in dict.fromkeys(paths[:MOST])
+        )
+        verdicts += [verdict for verdict in judged if verdict.decision != "allow"]
+        return verdicts
+
+    def _judge_redirect(self, redirect: Redirect, places: Places, granted: bool) -> Verdict:
+        target, mode = redirect.target, self._standing.mode
+        if is_sink(target):
+            return ALLOW
+        if target is None or "\0" in target or (places.unknown and not target.startswith(("/", "~"))):
+            if granted and (not redirect.write or mode == "bypassPermissions"):
+                return ALLOW
+            if not redirect.write:
+                return Verdict("ask", "what it reads is not known")
+            return planning() if mode == "plan" else Verdict("ask", "where it writes is not known")
+        kind: Kind = "write" if redirect.write else "read"
+        return strictest(
+            self._paths.judge("Bash", kind, path) for path in self._meant(target, places, globs=True)
+        )
+
+    # Commands -------------------------------------------------------------------------------------
+
+    def _judge_simple(self, simple: SimpleCommand, command: str, code: ShellCode) -> Verdict:
+        if reads(simple):
+            return ALLOW
+        shell_rules = [rule for rule in self._standing.allow if rule.tool == "Bash"]
+        allowed = any(not rule.pattern or rule.allows_command(simple) for rule in shell_rules)
+        if allowed and self._standing.mode != "plan":
+            return ALLOW
+        return self._ask_command(f"it runs `{one_line(simple.argv[0] or '', 40)}`", command, code)
+
+    def _granted_whole(self, command: str) -> bool:
+        return self._standing.mode != "plan" and any(
+            rule.tool == "Bash" and rule.pattern == command.strip() and "*" not in rule.pattern
+            for rule in self._standing.allow
+        )
+
+    def _ask_command(self, reason: str, command: str, code: ShellCode, *, reading: bool = False) -> Verdict:
+        if self._standing.mode == "plan" and not reading:
+            return planning()
+        return Verdict("ask", reason, _offer(command, code))
+
+
+def _hides_names(simple: SimpleCommand) -> bool:
+    """Whether a command may name files where they are not found: words that are only known at run time,
+    and programs in other languages."""
+    return None in simple.argv or bool(
+        re.fullmatch(r"python[\d.]*|node|deno|bun|perl|ruby|php|lua|[gmn]?awk|sed|ssh|eval", _name(simple))
+    )
+
+
+def _persons_command(simple: SimpleCommand) -> bool:
+    words = [part for part in simple.argv if part is not None]
+    name = _name(simple)
+    if re.fullmatch(r"python[\d.]*", name) and words[1:3] == ["-m", "letta_code"]:
+        words = words[2:]
+    elif name != "letta":
+        return False
+    given = [part for part in words[1:] if not part.startswith("-")]
+    for at, part in enumerate(given):
+        if part in _PERSONS_COMMANDS:
+            return not _PERSONS_COMMANDS[part] or given[at + 1 : at + 2] == [_PERSONS_COMMANDS[part]]
+    return False
+
+
+def _name(simple: SimpleCommand) -> str:
+    return base_name(simple.argv[0] or "")
+
+
+def _offer(command: str, code: ShellCode) -> str:
+    """The rule "always" would add: the subcommand of a well-known family, else exactly this command."""
+    asking = [simple for simple in code.commands if not reads(simple)]
+    if len(asking) == 1 and not code.unknown:
+        argv = asking[0].argv
+        if argv[0] in _FAMILIES and len(argv) > 1 and argv[1] and re.fullmatch(r"[A-Za-z][\w-]*", argv[1]):
+            return f"Bash({argv[0]} {argv[1]}:*)"
+    return _exactly(command)
+
+
+def _exactly(command: str) -> str:
+    """The rule for this one command; "" when the syntax cannot say that."""
+    exact = command.strip()
+    if re.search(r"[*?\[]", exact) or len(exact) > 300:
+        return ""
+    try:
+        Rule.parse(f"Bash({exact})")
+    except UsageError:
+        return ""
+    return f"Bash({exact})"
+
+
+def _allowed_tools(rule: str) -> str:
+    from shlex import quote
+
+    return f"--allowed-tools {quote(rule)}"
