@@ -140,7 +140,7 @@ async def git_summary(project: Path, environment: Mapping[str, str]) -> list[str
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
+            process_group=0,
         )
     except OSError:
         return []

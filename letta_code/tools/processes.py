@@ -1,8 +1,10 @@
 """Running a shell command so that it can neither hang nor outlive us.
 
 A command runs in its own session: no controlling terminal, stdin at its end, nothing that asks. It is
-over when the command itself ends, though a background child may hold its output pipe. Everything it
-started can be found (session, descendants, a mark in the environment) and is killed on request.
+over when the command itself ends, though a background child may hold its output pipe. A `keeper` stands
+above it: what it started is found below the keeper and is killed on request, and by the keeper when we are
+gone. Where a system's processes cannot adopt orphans, and when the keeper was killed, the session and a mark
+in the environment find them.
 
 Knows no tool, no permission and no model. POSIX only.
 """
@@ -13,11 +15,10 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
-import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,9 @@ from letta_code.core.text import one_line, well_formed
 from letta_code.errors import StorageError, ToolError
 from letta_code.storage import private_folder
 from letta_code.tools.base import Workspace
+from letta_code.tools.keeping import Keeper, Kept
 from letta_code.tools.output import Spool
+from letta_code.tools.sandbox import is_first_inside
 
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -105,6 +108,22 @@ class Survivor:
     command: str
 
 
+_jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+"""Every job of this process that may have living processes, for `end_all`."""
+
+
+def end_all() -> None:
+    """SIGKILL for every process that this one started in its session or by a `Job`. For last resorts: from
+    any thread, without an event loop. A process that was started to outlive us is in a session of its own."""
+    for job in list(_jobs):
+        job.kill_now()
+    try:
+        children = psutil.Process().children()
+    except psutil.Error:
+        return
+    _send([child for child in children if _in_our_session(child)], signal.SIGKILL)
+
+
 class Job:
     """One started command, from its start until everything it left behind is gone.
 
@@ -112,7 +131,9 @@ class Job:
     exchanged.
     """
 
-    def __init__(self, command: str, workspace: Workspace, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, command: str, workspace: Workspace, keeper: Keeper, progress: Callable[[str], None]
+    ) -> None:
         self.command = command
         self.started = time.monotonic()
         self.unread = Spool(workspace, "Bash")
@@ -122,24 +143,32 @@ class Job:
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._token = uuid.uuid4().hex
         self._script: Path | None = None
-        self._session_alive = True
         self._born = time.time()
         self._read, write = os.pipe()
         os.set_blocking(self._read, False)
         try:
-            self._process = self._spawn(write)
+            self._kept = self._spawn(keeper, write)
         except BaseException:
             os.close(self._read)
             self._forget_script()
             raise
         finally:
             os.close(write)
-        self._reading = True
+        self._above: psutil.Process | None
+        try:
+            self._above = psutil.Process(self._kept.keeper)
+        except psutil.Error:
+            self._above = None  # all of it has ended
+        self._reading = self._listening = True
         self._loop.add_reader(self._read, self._on_readable)
-        threading.Thread(target=self._await_exit, name="letta-wait", daemon=True).start()
+        self._loop.add_reader(self._kept.line, self._on_news)
+        self._on_news()
+        _jobs.add(self)
 
     @classmethod
-    def start(cls, command: str, workspace: Workspace, progress: Callable[[str], None]) -> Job:
+    def start(
+        cls, command: str, workspace: Workspace, keeper: Keeper, progress: Callable[[str], None]
+    ) -> Job:
         """Start `command` with bash in `workspace.project`.
 
         `progress` gets its output as readable text, at most ten times a second, cut when it floods.
@@ -152,47 +181,42 @@ class Job:
                 f"the working directory {workspace.project} does not exist any more; no command can run in it"
             )
         try:
-            return cls(command, workspace, progress)
+            return cls(command, workspace, keeper, progress)
         except ValueError as error:  # a NUL character
             raise ToolError(f"the command cannot be run: {error}") from error
         except (OSError, StorageError) as error:
             raise ToolError(f"the command could not be started: {error}") from error
 
-    def _spawn(self, output: int) -> subprocess.Popen[bytes]:
-        shell = shutil.which("bash") or "/bin/sh"
+    def _spawn(self, keeper: Keeper, output: int) -> Kept:
+        shell = (shutil.which("bash") or "/bin/sh").encode()
         environment = child_environment(self._workspace)
         outer = os.environ.get(MARK)
         environment[MARK] = f"{outer}:{self._token}" if outer else self._token
         encoded = well_formed(self.command).encode("utf-8")  # whatever the locale says
-        arguments: list[str | bytes] = [shell, "-c", encoded]
+        words = [shell, b"-c", encoded]
         if len(encoded) > _ARGUMENT_LIMIT:
             folder = private_folder(self._workspace.overflow)
             handle, path = tempfile.mkstemp(prefix="command-", suffix=".sh", dir=folder)
             self._script = Path(path)
             with os.fdopen(handle, "wb") as file:
                 file.write(encoded)
-            arguments = [shell, path]
-        return subprocess.Popen(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=self._workspace.project,
-            env=environment,
-            start_new_session=True,
-        )
+            words = [shell, os.fsencode(path)]
+        if self._workspace.sandbox is not None:
+            words = self._workspace.sandbox.wrap(words, self._workspace)
+        return keeper.start(words, self._workspace.project, environment, output)
 
-    def _await_exit(self) -> None:
-        self._process.wait()
-        try:
-            self._loop.call_soon_threadsafe(self._on_exit)
-        except RuntimeError:
-            self._forget_script()  # the loop is closed: nobody waits
-
-    def _on_exit(self) -> None:
-        self._forget_script()
-        if not self._exited.done():
+    def _on_news(self) -> None:
+        """Hear what the keeper says."""
+        if self._kept.status is not None and not self._exited.done():
+            self._forget_script()
             self._exited.set_result(None)
+        if self._kept.gone or self._kept.lost:
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        if self._listening:
+            self._listening = False
+            self._loop.remove_reader(self._kept.line)
 
     def _forget_script(self) -> None:
         if self._script is not None:
@@ -240,7 +264,7 @@ class Job:
     @property
     def exit_code(self) -> int | None:
         """The command's exit code, 128 + signal when a signal ended it, None while it runs."""
-        code = self._process.returncode
+        code = self._kept.status
         return code if code is None or code >= 0 else 128 - code
 
     async def wait(self, seconds: float | None) -> bool:
@@ -254,12 +278,18 @@ class Job:
 
     def survivors(self) -> tuple[Survivor, ...]:
         """Living processes of this job, beside nothing when it is over."""
-        return tuple(Survivor(process.pid, _describe(process)) for process in self._members())
+        members = self._members()
+        if self._workspace.sandbox is not None:
+            members = [process for process in members if not is_first_inside(process.pid)]
+        return tuple(Survivor(process.pid, _describe(process)) for process in members)
 
     def release(self) -> None:
-        """Stop reading: nothing of the job is left that could print."""
+        """Stop reading: nothing of the job is left that could print. If something is, the keeper ends it."""
         self._drain()
         self._stop_reading()
+        self._stop_listening()
+        self._kept.close()
+        _jobs.discard(self)
 
     async def kill(self, grace: float = GRACE) -> None:
         """End every process of the job: SIGTERM, after `grace` seconds SIGKILL. When it is cancelled
@@ -285,32 +315,39 @@ class Job:
             time.sleep(0.005)
 
     def _members(self) -> list[psutil.Process]:
-        """Every living process of this job: of its session, with its mark, and their descendants."""
+        """Every living process of this job."""
+        if self._kept.gone:
+            return []
         members: dict[int, psutil.Process] = {}
+        if self._above is not None:
+            try:
+                members = {process.pid: process for process in self._above.children(recursive=True)}
+            except psutil.Error:
+                pass  # it has ended
+        if self._kept.lost or not self._kept.adopts:
+            members |= self._found_by_mark()
+        return [process for process in members.values() if _is_alive(process)]
+
+    def _found_by_mark(self) -> dict[int, psutil.Process]:
+        """What carries our mark, and what is below that."""
+        found: dict[int, psutil.Process] = {}
         others: list[tuple[int, psutil.Process]] = []
-        session = False
         for process in psutil.process_iter():
             try:
-                in_session = self._session_alive and os.getsid(process.pid) == self._process.pid
-                if not in_session and process.create_time() < self._born - 60:
+                if process.create_time() < self._born - 60:
                     continue
-                if process.status() == psutil.STATUS_ZOMBIE:
-                    continue
-                session = session or in_session
-                if in_session or self._is_marked(process):
-                    members[process.pid] = process
+                if self._is_marked(process) and process.pid != self._kept.keeper:
+                    found[process.pid] = process
                 else:
                     others.append((process.ppid(), process))
             except (psutil.Error, OSError):
                 continue  # it ended meanwhile
-        if self._process.returncode is not None and not session:
-            self._session_alive = False  # its number may be given to a stranger from now on
         grown = True
         while grown:
-            children = [process for parent, process in others if parent in members]
-            grown = any(process.pid not in members for process in children)
-            members.update((process.pid, process) for process in children)
-        return list(members.values())
+            children = [process for parent, process in others if parent in found]
+            grown = any(process.pid not in found for process in children)
+            found.update((process.pid, process) for process in children)
+        return found
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:
@@ -354,6 +391,20 @@ class _Paced:
             text = "…\n" + text[-_PROGRESS_SIZE:]
         if text:
             self._target(text)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _in_our_session(process: psutil.Process) -> bool:
+    try:
+        return os.getsid(process.pid) == os.getsid(0)
+    except OSError:
+        return False
 
 
 def _send(processes: list[psutil.Process], number: signal.Signals) -> None:

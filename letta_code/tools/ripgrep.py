@@ -78,7 +78,7 @@ class Ripgrep:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
+                process_group=0,
                 limit=_BUFFER,
             )
         except (OSError, ValueError) as error:  # ValueError: NUL or lone surrogates in an argument

@@ -20,6 +20,7 @@ from letta_code.core.text import one_line
 from letta_code.core.tooling import CommandDisplay, PlainDisplay, ToolKind, ToolOutput
 from letta_code.errors import ToolError
 from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
+from letta_code.tools.keeping import Keeper
 from letta_code.tools.output import Spool
 from letta_code.tools.processes import Job, Survivor, child_environment
 from letta_code.tools.ripgrep import Ripgrep
@@ -53,6 +54,7 @@ class ShellPool:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self._shells: dict[str, Shell] = {}
+        self._keeper = Keeper()
         self._foreground: set[Job] = set()
         self._count = 0
 
@@ -62,7 +64,7 @@ class ShellPool:
         Raises:
             ToolError: it cannot be started.
         """
-        job = Job.start(command, self.workspace, call.progress)
+        job = Job.start(command, self.workspace, self._keeper, call.progress)
         self._foreground.add(job)
         return job
 
@@ -87,7 +89,7 @@ class ShellPool:
         """
         if len(self.running()) >= MAX_BACKGROUND:
             raise ToolError(f"{MAX_BACKGROUND} background shells run already; stop one with KillShell first")
-        shell = self.adopt(Job.start(command, self.workspace, _no_progress))
+        shell = self.adopt(Job.start(command, self.workspace, self._keeper, _no_progress))
         if seconds is not None:
             shell.killer = asyncio.create_task(_kill_late(shell, seconds))
         return shell
@@ -121,6 +123,7 @@ class ShellPool:
         finally:
             for job in jobs:
                 job.kill_now()
+            self._keeper.close()
         return ended
 
     def kill_now(self) -> None:
@@ -160,6 +163,12 @@ class Bash(Tool[BashArguments]):
     def __init__(self, workspace: Workspace, shells: ShellPool) -> None:
         self._workspace = workspace
         self._shells = shells
+
+    def description(self) -> str:
+        """With what the sandbox forbids, where there is one."""
+        sandbox = self._workspace.sandbox
+        told = "" if sandbox is None else f" {sandbox.description(self._workspace)}"
+        return super().description() + told
 
     def has_effects(self, arguments: BashArguments) -> bool:
         """A command that is known to only read may run beside others."""
@@ -206,6 +215,9 @@ class Bash(Tool[BashArguments]):
             notes.append(f"Timed out after {_duration(seconds)}; the command and all it started were killed.")
         elif job.exit_code:
             notes.append(_exit_note(job.exit_code))
+        sandbox = self._workspace.sandbox
+        if done and sandbox is not None and (job.exit_code or "|" in arguments.command):
+            notes += sandbox.explanation(output.finish(), self._workspace)
         if survivors:
             notes.append(_survivor_note(survivors, self._shells.adopt(job).id))
         else:
