@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from letta_code.tools.shell_trust import doubt, odd_characters
 from letta_code.tools.shell_words import Variables, Word, parser, text_of, word
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ _PASSED_THROUGH = frozenset(
         *("regex", "test_operator"),
     }
 )
-_EXPANSION = re.compile(r"\$\{#?(?:[A-Za-z_0-9]+|[@*?])(?:(?:[-+#%]|:[-+])[^@`$]*)?\}\Z")
+_EXPANSION = re.compile(r"\$\{#?(?:[A-Za-z_0-9]+|[@*?])(?:(?:[-+#%]|:[-+])[^@`$'\"\\{}]*)?\}\Z")
 _WORDS = frozenset(
     {
         *("word", "string", "raw_string", "concatenation", "number", "simple_expansion", "expansion"),
@@ -96,12 +97,13 @@ def _parse_into(code: ShellCode, command: str, depth: int) -> None:
     if depth > _DEPTH or len(command) > _LONGEST:
         code.unknown.append("it is too long or too deeply nested to check")
         return
-    if any(ord(char) < 32 and char not in "\t\n" for char in command):
-        code.unknown.append("it contains control characters")
+    if odd_characters(command):
+        code.unknown.append("it contains characters that cannot be seen or split words")
         return
-    tree = parser().parse(command.encode("utf-8", "replace"))
-    if tree.root_node.has_error:
-        code.unknown.append("its syntax is not understood")
+    source = command.encode("utf-8", "replace")
+    tree = parser().parse(source)
+    if reason := doubt(tree.root_node, source):
+        code.unknown.append(reason)
     code.variables.learn(tree.root_node)
     _Reader(code, depth).visit(tree.root_node)
 
