@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -19,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+import termios
 import threading
 from types import FrameType
 from typing import NoReturn
@@ -44,6 +46,9 @@ def become(request: dict[str, object], streams: list[int]) -> NoReturn:
     words, environment, folder = request["words"], request["environment"], request["folder"]
     assert isinstance(words, list)
     assert isinstance(environment, dict)
+    if request.get("terminal"):
+        os.setsid()
+        fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     for number, (name, stream) in enumerate(zip(("stdin", "stdout", "stderr"), streams, strict=True)):
         os.dup2(stream, number)
         os.close(stream)

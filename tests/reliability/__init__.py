@@ -1,0 +1,1 @@
+"""Faults, and what the program makes of them."""
