@@ -9,6 +9,7 @@
     │   ├ MemoryEditError         the edit is wrong and whoever asked can correct it
     │   ├ MemoryConflict          HEAD moved and the edit no longer applies
     │   └ MemoryRemoteError       the remote cannot be reached or refuses   (exit 75 where retryable)
+    ├ SandboxError                the sandbox is asked for and cannot be had
     ├ ConversationError           a conversation is missing, locked or unreadable
     ├ AgentError                  an agent is missing, ambiguous or unreadable
     └ ModelError                  a model request failed                    (exit 75 where retryable)
@@ -84,6 +85,10 @@ class MemoryRemoteError(MemoryStoreError):
         super().__init__(message, hint)
         self.retryable = retryable
         self.exit_code = EXIT_RETRY_LATER if retryable else EXIT_FAILED
+
+
+class SandboxError(LettaError):
+    """The sandbox is asked for and cannot be had; nothing is run without it."""
 
 
 class ConversationError(LettaError):

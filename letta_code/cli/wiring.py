@@ -24,7 +24,7 @@ from letta_code.cli.place import DEFAULT_AGENT, Place
 from letta_code.cli.show import label, local_time
 from letta_code.conversations.store import Conversation
 from letta_code.conversations.summary import ConversationSummary
-from letta_code.errors import AgentError, ConversationError, StorageError, UsageError
+from letta_code.errors import AgentError, ConversationError, SandboxError, StorageError, UsageError
 from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.git.review import count_held
 from letta_code.memory.prompt import PromptCache
@@ -37,6 +37,7 @@ from letta_code.tools.toolbox import build_toolbox
 if TYPE_CHECKING:
     from letta_code.agent.syncing import BackgroundSync
     from letta_code.frontends.host import Session as SessionView
+    from letta_code.tools.sandbox import Sandbox
 
 
 def packaged_base_prompt() -> str:
@@ -60,6 +61,7 @@ class Workbench:
             say(f"warning: {warning}")
         if place.paths.temporary:
             say(f"warning: there is no home folder; everything is kept in {place.paths.data.parent} for now")
+        self._sandbox = self._found_sandbox()
 
     async def open(self) -> Session:
         """The session that the options ask for.
@@ -210,6 +212,21 @@ class Workbench:
 
         return open_model(handle, self._settings, self._place.environment, self._options.base_url)
 
+    def _found_sandbox(self) -> Sandbox | None:
+        """The sandbox that is asked for; one that is missing is said, and ends a run that answers once."""
+        settings, wanted = self._settings, self._options.sandbox
+        if not (settings.sandbox.enabled if wanted is None else wanted):
+            return None
+        from letta_code.tools.sandbox import find_sandbox
+
+        environment = {**self._place.environment, **settings.environment}
+        sandbox = find_sandbox(settings.sandbox, self._place.paths, environment, self._roots)
+        if sandbox.problem and self._options.print_mode:
+            raise SandboxError(f"the sandbox is asked for and {sandbox.problem}", sandbox.cure)
+        if sandbox.problem:
+            self._say(f"warning: no shell command will run: {sandbox.problem}. {sandbox.cure}")
+        return sandbox
+
     # Putting together -----------------------------------------------------------------------------
 
     def _session(
@@ -278,6 +295,7 @@ class Workbench:
                 "MEMORY_DIR": str(memory),
                 "LETTA_MEMORY_DIR": str(memory),
             },
+            sandbox=None if self._sandbox is None else self._sandbox.showing(repository.git_dir),
         )
         rules = Rules(
             allow=(
@@ -288,6 +306,8 @@ class Workbench:
             ask=permissions.ask,
             deny=(*permissions.deny, *options.disallowed_tools),
         )
+        mode = mode_named(options.permission_mode or permissions.mode)
+        policy = Policy(mode, rules, workspace, holds)
         return Session(
             agent=agent,
             conversation=conversation,
@@ -300,8 +320,9 @@ class Workbench:
                 project=project.slug,
                 holds=holds,
                 agents_tools=(*agent.tools, *_trained_on(model)),
+                sight=policy.left_out,
             ),
-            policy=Policy(mode_named(options.permission_mode or permissions.mode), rules, workspace, holds),
+            policy=policy,
             workspace=workspace,
             memory=repository,
             prompts=Prompts(PromptCache(place.paths.compiled_prompts()), repository, self._base(agent)),

@@ -13,6 +13,7 @@ from letta_code.core.ids import AgentKey
 from letta_code.core.messages import ToolSpec
 from letta_code.core.tooling import Ask
 from letta_code.models.base import ModelInfo
+from letta_code.tools.sandbox import Sandbox
 
 
 class AgentView(Protocol):
@@ -75,6 +76,11 @@ class WorkspaceView(Protocol):
     @property
     def memory(self) -> Path | None:
         """The memory work tree."""
+        ...
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """What shell commands run in."""
         ...
 
 

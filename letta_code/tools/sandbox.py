@@ -18,15 +18,16 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from letta_code.core.text import one_line
-from letta_code.errors import ToolError
+from letta_code.errors import StorageError, ToolError
 from letta_code.storage import private_folder
-from letta_code.tools.sandbox_git import git_parts
+from letta_code.tools.sandbox_git import GitParts, git_parts
 
 if TYPE_CHECKING:  # the argument classes load pydantic
     from letta_code.paths import Paths
@@ -72,7 +73,8 @@ class Sandbox:
     """What commands are run in. `problem` says why they cannot be, `cure` what helps; then none is run.
 
     `write` are the folders that the person opened; `hidden` those that are not there for a command and
-    `shown` what can be read in them; `sockets` existed when the session began. All absolute, resolved.
+    `shown` what can be read in them. `sockets` and `git` are what existed when the session began: what a
+    command made since is nothing to open a folder for. All absolute, resolved.
     """
 
     program: str = ""
@@ -84,6 +86,7 @@ class Sandbox:
     hidden: tuple[Path, ...] = ()
     shown: tuple[Path, ...] = ()
     sockets: tuple[Path, ...] = ()
+    git: GitParts = field(default_factory=GitParts)
 
     @property
     def label(self) -> str:
@@ -91,6 +94,10 @@ class Sandbox:
         if self.problem:
             return "sandbox missing: no command runs"
         return "sandbox" if self.network else "sandbox without network"
+
+    def showing(self, repository: Path) -> Sandbox:
+        """This one, in which `repository`, the agent's memory, can be read."""
+        return replace(self, shown=(*self.shown, repository.resolve()))
 
     def description(self, workspace: Workspace) -> str:
         """What the model is told of it beforehand."""
@@ -100,8 +107,8 @@ class Sandbox:
             f"only their own processes (KillShell stops background ones).{network}"
         )
 
-    def explanation(self, output: str, workspace: Workspace) -> str:
-        """A line for the model when a failed command's `output` looks like the sandbox's doing; "" else."""
+    def explanation(self, output: str, workspace: Workspace) -> tuple[str, ...]:
+        """A line for the model when a failed command's `output` looks like the sandbox's doing."""
         said = []
         if _REFUSED.search(output):
             said.append(
@@ -110,10 +117,10 @@ class Sandbox:
         if not self.network and _CUT_OFF.search(output):
             said.append("in it there is no network")
         if not said:
-            return ""
+            return ()
         return (
             f"This may be the sandbox: {'; '.join(said)}. Trying again does not help; the person can change "
-            "it (settings sandbox.write, sandbox.network, or --no-sandbox)."
+            "it (settings sandbox.write, sandbox.network, or --no-sandbox).",
         )
 
     def _writable_names(self, workspace: Workspace) -> str:
@@ -139,16 +146,15 @@ class Sandbox:
         temporary = temporary_folders(workspace.environment)
         roots = [project, *(root.resolve() for root in workspace.roots if root.resolve() != memory)]
         open_roots = [root for root in roots if not _inside(root, self.hidden)]
-        git = git_parts(open_roots)
-        written = [*temporary, *self.write, *open_roots, *git.writable]
+        written = [*temporary, *self.write, *open_roots, *filter(_is_itself, self.git.writable)]
         for folder in sorted({path for path in written if path.exists()}):
             options += _bind(folder, writable=True)
         for path in self.sockets:
             if path.exists():
                 options += ["--ro-bind", "/dev/null", str(path)]
-        for path in sorted({*git.protected, *_protected(open_roots)}):
+        for path in sorted({*filter(_is_itself, self.git.protected), *_protected(open_roots)}):
             options += _bind(path)
-        for path in git.closed:
+        for path in filter(_is_itself, self.git.closed):
             options += ["--tmpfs", str(path), "--remount-ro", str(path)]
         options += self._ours(workspace.overflow.resolve(), memory, roots)
         options += ["--chdir", str(project), "--"]
@@ -159,7 +165,7 @@ class Sandbox:
         options = [word for folder in hidden for word in ("--tmpfs", str(folder))]
         opened = [root for root in roots if _inside(root, hidden) and root not in hidden]
         for path in (*opened, *self.shown, overflow):
-            if path.exists():
+            if path.exists() and _inside(path, hidden):
                 options += _bind(path)
         if memory is not None and memory.is_dir():
             options += _bind(memory, writable=True)
@@ -173,12 +179,10 @@ def find_sandbox(
     paths: Paths,
     environment: Mapping[str, str],
     folders: Sequence[Path],
-    repository: Path | None = None,
 ) -> Sandbox:
     """The sandbox that `settings` describe, tried out once. Never raises: `problem` says what is missing.
 
-    `folders` are those in which tools work (the first is the project), `repository` the agent's memory
-    repository, which commands may read.
+    `folders` are those in which tools work; the first is the project.
     """
     temporary = temporary_folders(environment)
     write = tuple((folders[0] / os.path.expanduser(folder)).resolve() for folder in settings.write)
@@ -198,20 +202,19 @@ def find_sandbox(
             problem=f"bubblewrap does not work here ({problem})",
             cure=f"{cure}unprivileged_userns), or --no-sandbox",
         )
-    writable = (*temporary, *write, *(folder.resolve() for folder in folders))
     hidden = _hidden(paths)
     for folder in hidden:
-        if _inside(folder, writable):
-            private_folder(folder)  # else a command could make it, and with it our settings
-    shown = [paths.user_skills(), *([repository] if repository is not None else [])]
+        with suppress(StorageError):
+            private_folder(folder)  # what does not exist cannot be hidden, and might come into being
     return Sandbox(
         program=program,
         version=version,
         network=settings.network,
         write=write,
         hidden=hidden,
-        shown=tuple(path.resolve() for path in shown),
+        shown=(paths.user_skills().resolve(),),
         sockets=tuple(_sockets({*temporary, Path("/tmp")})),
+        git=git_parts(folder.resolve() for folder in folders if not _inside(folder.resolve(), hidden)),
     )
 
 
@@ -327,6 +330,14 @@ def _protected(roots: Iterable[Path]) -> Iterator[Path]:
 
 def _bind(path: Path, *, writable: bool = False) -> list[str]:
     return ["--bind" if writable else "--ro-bind", str(path), str(path)]
+
+
+def _is_itself(path: Path) -> bool:
+    """Whether no part of `path` has become a symbolic link."""
+    try:
+        return path.resolve() == path and path.parent.is_dir()
+    except (OSError, RuntimeError):
+        return False
 
 
 def _inside(path: Path, folders: Iterable[Path]) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-_MOST = 200  # repositories and modules that are looked at
+_MOST = 50  # repositories and modules that are looked at
 _DEPTH = 6  # of a module inside modules
 _SMALL = 1 << 20  # bytes; a configuration file is not larger
 _NAMED = re.compile(rb"^[ \t]*(hookspath|path|worktree)[ \t]*=[ \t]*\"?([^\"\r\n#;]+)", re.I | re.M)
@@ -28,10 +28,12 @@ class GitParts:
 
 def git_parts(roots: Iterable[Path]) -> GitParts:
     """The parts of the repositories that the folders `roots` (resolved) are in, and of those directly
-    below them.
+    below them, when there are not too many.
 
     A `.git` file is believed only when the folder it names points back: a command could have written it.
+    `.git` itself is among the writable: as a mount it cannot be moved away and replaced.
     """
+    roots = tuple(roots)
     writable: list[Path] = []
     protected: list[Path] = []
     closed: list[Path] = []
@@ -48,7 +50,8 @@ def git_parts(roots: Iterable[Path]) -> GitParts:
         if any((each / name).is_symlink() for each in directories for name in ("config", "hooks")):
             protected.append(folder)  # a link can be replaced, whatever it leads to
             continue
-        writable.append(folder)
+        if folder != entry or any(root.is_relative_to(top) for root in roots):
+            writable.append(folder)
         for each in directories:
             protected += _obeyed(each, top)
             if not (each / "hooks").exists():
