@@ -1,0 +1,233 @@
+"""What the tools tell before they change something, so that it can be taken back.
+
+File tools call `before_write` with the bytes they are about to replace. For a shell command the project is
+looked at before and after: what differs is recorded as the command's doing, though a person may have done
+it at the same time; undo lists it apart for that reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from letta_code.errors import StorageError
+from letta_code.undo.copies import Found, ProjectCopies, key_of, survey
+from letta_code.undo.disk import look
+from letta_code.undo.states import ABSENT, COMMAND, Change, State
+from letta_code.undo.store import KEPT, UndoStore
+
+MOST_CHANGES = 5_000
+"""Changes of one command that are recorded."""
+
+_CLOCK = 20_000_000  # nanoseconds: a file's times may be so much older than the clock says
+_IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A command that is about to run, and the project before it."""
+
+    turn: int
+    call: str
+    command: str
+    before: Found
+
+
+class Recorder:
+    """Keeps what the tools of one conversation are about to change. `copies` is the folder for copies of
+    the project."""
+
+    def __init__(self, store: UndoStore, project: Path, copies: Path) -> None:
+        self._store = store
+        self._project = project
+        self._copies = ProjectCopies(copies, project)
+
+    def before_write(self, turn: int, tool: str, path: Path, before: bytes | None, after: bytes) -> None:
+        """`tool` is about to make `after` the content of `path` (resolved), which holds `before`.
+
+        Raises:
+            StorageError: it could not be kept; the file must not be changed.
+        """
+        folders: list[str] = []
+        if before is None:
+            old = ABSENT
+            folder = path.parent
+            while not os.path.lexists(folder):
+                folders.insert(0, str(folder))
+                folder = folder.parent
+        else:
+            old = self._kept(before, _mode(path), self._own(turn, str(path)))
+        new = State("file", _digest(after), old.mode, len(after))
+        self._store.add_changes([Change(0, turn, tool, str(path), old, new, tuple(folders))])
+
+    def _own(self, turn: int, path: str) -> State | None:
+        """What a file tool made of `path` earlier in this turn, when nothing else changed it since."""
+        found = (change for change in reversed(self._store.log.changes) if change.path == path)
+        last = next(found, None)
+        own = last is not None and last.turn == turn and not last.operation and not last.by_command
+        return last.after if last is not None and own else None
+
+    def _kept(self, raw: bytes, mode: int, own: State | None) -> State:
+        """The state of a file with `raw`, kept unless it is too large or an undo never needs it."""
+        state = State("file", _digest(raw), mode, len(raw))
+        if own is not None and own.same(state):
+            return state  # the agent's own text, in the middle of a turn
+        if len(raw) > KEPT:
+            words = f"larger than {KEPT // 1_000_000} MB"
+            return State("file", state.sha256, mode, len(raw), problem=words)
+        self._store.keep(raw)
+        return state
+
+    # Commands -------------------------------------------------------------------------------------
+
+    def before_command(self, turn: int, call: str, command: str, listing: Iterable[str]) -> Running | None:
+        """`command` is about to run in the project, whose files `listing` names (relative, without those
+        that Git ignores). None: the project could not be copied, and the journal says so.
+
+        Raises:
+            StorageError: the journal cannot be written.
+        """
+        try:
+            found = survey(self._project, listing)
+            mark = self._copies.update(found)
+        except (OSError, StorageError) as error:
+            words = error.message if isinstance(error, StorageError) else str(error.strerror)
+            self.uncovered(turn, call, command, f"the project could not be copied: {words}")
+            return None
+        place = {"generation": mark.generation, "length": mark.length}
+        self._store.append(self._command(turn, call, command) | {"mark": place})
+        return Running(turn, call, command, found)
+
+    def uncovered(self, turn: int, call: str, command: str, why: str) -> None:
+        """`command` is about to run, and what it changes cannot be taken back.
+
+        Raises:
+            StorageError: the journal cannot be written.
+        """
+        self._store.append(self._command(turn, call, command) | {"mark": None, "note": why})
+
+    def _command(self, turn: int, call: str, command: str) -> dict[str, object]:
+        record = {"kind": "command", "turn": turn, "call": call, "command": command}
+        return record | {"project": str(self._project)}
+
+    def after_command(self, running: Running, listing: Iterable[str]) -> None:
+        """The command has ended: record what is different.
+
+        Raises:
+            StorageError: it could not be recorded; undo then takes every difference for a doubtful one.
+        """
+        after = survey(self._project, listing)
+        changes = [*self._changed(running, after), *self._links(running, after)]
+        ignoring = any(os.path.basename(change.path) in _IGNORE_FILES for change in changes)
+        appeared, note = self._appeared(running, after), ""
+        if appeared and ignoring:
+            note = "it changed which files Git ignores, so what is new was not told from what was ignored"
+            appeared = []
+        changes += appeared
+        if len(changes) > MOST_CHANGES:
+            note = f"it changed {len(changes):,} files; the first {MOST_CHANGES:,} are recorded"
+        self._store.add_changes(changes[:MOST_CHANGES])
+        self._store.append({"kind": "ran", "call": running.call, "note": note})
+
+    def _changed(self, running: Running, after: Found) -> list[Change]:
+        """Files that were there before and are different or gone."""
+        changes = []
+        for path, key in running.before.files.items():
+            copy = self._copies.before(path)
+            now = after.files.get(path) or self._key(path)
+            if copy is None or (now == key == copy.key and not copy.young):
+                continue
+            state = ABSENT if now is None else look(str(self._project / path))[0]
+            before = copy.state
+            if state.same(before) and state.mode == before.mode:
+                continue
+            if not before.problem:
+                raw = self._copies.content(copy)
+                if raw is None:
+                    before = State("file", mode=before.mode, size=before.size, problem="its copy is gone")
+                else:
+                    self._store.keep(raw, durable=False)
+            changes.append(self._change(running, path, before, state))
+            if len(changes) > MOST_CHANGES:
+                break
+        return changes
+
+    def _key(self, path: str) -> tuple[int, int, int, int, int] | None:
+        """The key of a file that is not listed any more: gone, or ignored now."""
+        try:
+            return key_of(os.lstat(self._project / path))
+        except OSError:
+            return None
+
+    def _links(self, running: Running, after: Found) -> list[Change]:
+        """Symlinks that were there before and are different or gone."""
+        changes = []
+        for path, target in running.before.links.items():
+            if after.links.get(path) == target:
+                continue
+            now, _ = look(str(self._project / path))
+            before = State("link", target=target)
+            if not now.same(before):
+                changes.append(self._change(running, path, before, now))
+        return changes
+
+    def _appeared(self, running: Running, after: Found) -> list[Change]:
+        """Files and symlinks that the command made: not listed before, and not older than its start."""
+        changes = []
+        since = running.before.at - _CLOCK
+        known = running.before
+        for path in (*after.files, *after.links):
+            if path in known.files or path in known.links:
+                continue
+            try:
+                status = os.lstat(self._project / path)
+            except OSError:
+                continue
+            if status.st_ctime_ns < since:
+                continue
+            state, _ = look(str(self._project / path))
+            folders = self._made(path, known)
+            changes.append(self._change(running, path, ABSENT, state, folders))
+            if len(changes) > MOST_CHANGES:
+                break
+        return changes
+
+    def _made(self, path: str, known: Found) -> tuple[str, ...]:
+        """The folders of `path` that were not there before, outermost first."""
+        parents = [str(parent) for parent in Path(path).parents if str(parent) != "."]
+        made: list[str] = []
+        for parent in reversed(parents):
+            above = os.path.dirname(parent)
+            if parent not in known.folders and (above in known.folders or made):
+                made.append(str(self._project / parent))
+        return tuple(made)
+
+    def _change(
+        self, running: Running, path: str, before: State, after: State, folders: Sequence[str] = ()
+    ) -> Change:
+        whole = str(self._project / path)
+        return Change(
+            0,
+            running.turn,
+            COMMAND,
+            whole,
+            before,
+            after,
+            tuple(folders),
+            command=running.command,
+            call=running.call,
+        )
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode & 0o7777
+    except OSError:
+        return 0o644  # it vanished just now, and will not be written either

@@ -1,0 +1,282 @@
+"""Carrying an undo out: files get back what they held, all or nothing for each file.
+
+Before a file is touched, what it holds now is kept and the journal says what will be done, so that an undo
+can itself be taken back (`redo`), also one that a crash broke off.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from letta_code.undo import disk
+from letta_code.undo.copies import ProjectCopies, key_of
+from letta_code.undo.plan import FilePlan, Options, doubtful, pending, planned, turns_to_undo
+from letta_code.undo.states import ABSENT, COMMAND, Change, State
+from letta_code.undo.store import KEPT, Command, UndoStore
+
+Result = Literal["restored", "removed", "unchanged", "left"]
+
+UNDO = "undo"
+"""`Change.by` of what an undo did."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What became of one file."""
+
+    plan: FilePlan
+    result: Result
+
+    @property
+    def done(self) -> bool:
+        """Whether the file is as it was before the turn, as far as it goes without the person's changes."""
+        return self.result != "left" and not self.plan.why
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an undo did, or with `dry` would do. `others` are files that commands changed in these turns and
+    that were not to be touched; `uncovered` commands whose changes are not known, and why; `skipped` later
+    turns in which only commands changed files."""
+
+    turns: tuple[int, ...]
+    files: tuple[FileResult, ...]
+    others: tuple[FilePlan, ...] = ()
+    uncovered: tuple[tuple[str, str], ...] = ()
+    skipped: tuple[int, ...] = ()
+    dry: bool = False
+
+
+class Undo:
+    """The undo of one conversation. Whoever calls `undo` or `redo` holds the conversation's lock. `copies`
+    tells where the copies of a project are."""
+
+    def __init__(self, store: UndoStore, copies: Callable[[Path], Path]) -> None:
+        self._store = store
+        self._copies = copies
+        self._loaded: dict[str, bytes] = {}
+
+    def preview(self, options: Options) -> Outcome:
+        """What `undo` would do; changes nothing.
+
+        Raises:
+            StorageError: our files cannot be read.
+        """
+        turns = turns_to_undo(self._store.log, options)
+        return self._outcome(turns, options, self._changes(turns), dry=True)
+
+    def undo(self, options: Options) -> Outcome:
+        """Take back the last turns' changes.
+
+        Raises:
+            StorageError: our files cannot be read or written; files done so far stay done.
+        """
+        turns = turns_to_undo(self._store.log, options)
+        self._settle(turns)
+        outcome = self._outcome(turns, options, self._changes(turns))
+        if not turns:
+            return outcome
+        operation = secrets.token_hex(6)
+        self._store.append({"kind": "undo", "operation": operation, "turns": list(turns)})
+        files = self._carried_out(outcome.files, operation)
+        handled = [number for file in files if file.result != "left" for number in file.plan.numbers]
+        self._store.append({"kind": "undone", "operation": operation, "handled": handled})
+        return replace(outcome, files=files)
+
+    def redo(self, force: bool = False, dry: bool = False) -> Outcome:
+        """Bring back what the last undo took away.
+
+        Raises:
+            StorageError: as `undo`.
+        """
+        log = self._store.log
+        if not log.operations:
+            return Outcome((), (), dry=dry)
+        last = log.operations[-1]
+        changes = [change for change in log.changes if change.operation == last.id]
+        outcome = self._outcome(last.turns, Options(force=force), changes, dry=dry)
+        if dry:
+            return outcome
+        operation = secrets.token_hex(6)
+        begin = {"kind": "undo", "operation": operation, "turns": list(last.turns), "of": last.id}
+        self._store.append(begin)
+        files = self._carried_out(outcome.files, operation)
+        left = {file.plan.path for file in files if file.result == "left"}
+        paths = {change.number: change.path for change in log.changes}
+        handled = [number for number in sorted(last.handled) if paths.get(number) not in left]
+        self._store.append({"kind": "undone", "operation": operation, "handled": handled})
+        return replace(outcome, files=files)
+
+    # Looking --------------------------------------------------------------------------------------
+
+    def _changes(self, turns: Sequence[int]) -> list[Change]:
+        """All changes of the turns that are not taken back, those of doubtful commands included."""
+        found = [change for change in pending(self._store.log) if change.turn in turns]
+        for command in doubtful(self._store.log):
+            if command.turn in turns:
+                found += self._differences(command)
+        return found
+
+    def _outcome(
+        self, turns: tuple[int, ...], options: Options, changes: Sequence[Change], dry: bool = False
+    ) -> Outcome:
+        log = self._store.log
+        states: dict[str, State] = {}
+
+        def now(path: str) -> State:
+            if path not in states:
+                states[path], _ = disk.look(path)
+            return states[path]
+
+        plans = planned(log, changes, options, now, self._kept)
+        covered = {plan.path for plan in plans}
+        others: tuple[FilePlan, ...] = ()
+        if not options.commands:
+            by_commands = [c for c in changes if c.by_command and c.path not in covered]
+            others = planned(log, by_commands, replace(options, commands=True), now, self._kept)
+        commands = [command for command in log.commands.values() if command.turn in turns and command.note]
+        later = {change.turn for change in pending(log) if turns and change.turn > turns[-1]}
+        return Outcome(
+            turns,
+            tuple(FileResult(plan, _promised(plan)) for plan in plans),
+            tuple(plan for plan in others if plan.action != "nothing"),
+            tuple((command.command, command.note) for command in commands),
+            tuple(sorted(later)),
+            dry,
+        )
+
+    def _kept(self, state: State) -> bool:
+        return state.kind == "link" or self._content(state) is not None
+
+    def _content(self, state: State) -> bytes | None:
+        return self._loaded.get(state.sha256) if state.sha256 in self._loaded else self._store.content(state)
+
+    def _differences(self, command: Command) -> list[Change]:
+        """What is different since a command began that was not seen to end, and that no tool has done."""
+        assert command.mark is not None
+        project = Path(command.project)
+        copies = ProjectCopies(self._copies(project), project)
+        found = copies.at(command.mark)
+        if found is None:
+            return []
+        known = {change.path for change in self._store.log.changes if change.turn >= command.turn}
+        changes = []
+        for name, copy in found[0].items():
+            path = project / name
+            try:
+                if key_of(path.lstat()) == copy.key and not copy.young:
+                    continue
+            except OSError:
+                pass
+            state, _ = disk.look(str(path))
+            if str(path) in known or (state.same(copy.state) and state.mode == copy.state.mode):
+                continue
+            raw = copies.content(copy, command.mark.generation)
+            if raw is not None:
+                self._loaded[copy.sha256] = raw
+            changes.append(_doubt(command, path, copy.state, state))
+        for name, target in found[1].items():
+            state, _ = disk.look(str(project / name))
+            before = State("link", target=target)
+            if str(project / name) not in known and not state.same(before):
+                changes.append(_doubt(command, project / name, before, state))
+        return changes
+
+    # Doing ----------------------------------------------------------------------------------------
+
+    def _settle(self, turns: Sequence[int]) -> None:
+        """Record what doubtful commands may have done, so that it has numbers and its contents are kept."""
+        for command in doubtful(self._store.log):
+            if command.turn in turns:
+                changes = self._differences(command)
+                for change in changes:
+                    if (raw := self._loaded.get(change.before.sha256)) is not None:
+                        self._store.keep(raw, durable=False)
+                self._store.add_changes(changes)
+                self._store.append({"kind": "ran", "call": command.call})
+
+    def _carried_out(self, files: Sequence[FileResult], operation: str) -> tuple[FileResult, ...]:
+        ready, done = [], []
+        for file in files:
+            if file.plan.action in ("restore", "remove"):
+                try:
+                    self._keep_present(file.plan)
+                except disk.Blocked as error:
+                    done.append(_blocked(file, error))
+                else:
+                    ready.append(file)
+            else:
+                done.append(file)
+        self._store.add_changes(_announced(file.plan, operation) for file in ready)
+        for file in ready:
+            try:
+                self._carry_out(file.plan)
+                done.append(file)
+            except disk.Blocked as error:
+                done.append(_blocked(file, error))
+        return tuple(sorted(done, key=lambda file: (file.plan.by_command, file.plan.path)))
+
+    def _keep_present(self, plan: FilePlan) -> None:
+        """Keep what the file holds now. Raises `Blocked` when that cannot be."""
+        if plan.now.kind != "file":
+            return
+        now, raw = disk.look(plan.path)
+        if not now.same(plan.now):
+            raise disk.Blocked("it changed at this very moment")
+        if len(raw) > KEPT:
+            raise disk.Blocked(f"what it holds now is larger than {KEPT // 1_000_000} MB and cannot be kept")
+        self._store.keep(raw, durable=not plan.by_command)
+
+    def _carry_out(self, plan: FilePlan) -> None:
+        target = plan.target
+        if target == ABSENT:
+            disk.remove(plan.path, plan.now)
+            for folder in reversed(plan.folders):
+                disk.remove_folder(folder)
+        elif target.kind == "link":
+            disk.put_link(plan.path, target.target, plan.now)
+        elif plan.now.same(target):
+            disk.set_mode(plan.path, target.mode, plan.now)
+        else:
+            raw = self._content(target)
+            if raw is None:
+                raise disk.Blocked("its content is not kept any more")
+            disk.put_file(plan.path, raw, target.mode, plan.now)
+
+
+def _promised(plan: FilePlan) -> Result:
+    match plan.action:
+        case "restore":
+            return "restored"
+        case "remove":
+            return "removed"
+        case "nothing":
+            return "unchanged"
+        case "leave":
+            return "left"
+
+
+def _blocked(file: FileResult, error: disk.Blocked) -> FileResult:
+    return FileResult(replace(file.plan, action="leave", why="blocked", detail=str(error)), "left")
+
+
+def _announced(plan: FilePlan, operation: str) -> Change:
+    return Change(0, plan.turn, UNDO, plan.path, plan.now, plan.target, operation=operation)
+
+
+def _doubt(command: Command, path: Path, before: State, after: State) -> Change:
+    return Change(
+        0,
+        command.turn,
+        COMMAND,
+        str(path),
+        before,
+        after,
+        command=command.command,
+        call=command.call,
+        unsure=True,
+    )

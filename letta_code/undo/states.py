@@ -1,0 +1,111 @@
+"""What a path held, and one change of it: the values of undo, and their form in the journal. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["absent", "file", "link", "folder", "other", "unreadable"]
+
+COMMAND = "command"
+"""`Change.by` of what was found changed after a shell command."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is at a path. `sha256` (hex), `mode` (permission bits) and `size` (bytes) are those of a file,
+    `target` is that of a symlink. `problem` says why a content is not known or was not kept; such a state
+    equals nothing but itself where there is no hash."""
+
+    kind: Kind
+    sha256: str = ""
+    mode: int = 0
+    size: int = 0
+    target: str = ""
+    problem: str = ""
+
+    def same(self, other: State) -> bool:
+        """Whether both hold the same content; permission bits aside."""
+        if self.kind != other.kind or self.kind in ("folder", "other", "unreadable"):
+            return False
+        if self.kind == "file":
+            return bool(self.sha256) and self.sha256 == other.sha256
+        return self.target == other.target
+
+
+ABSENT = State("absent")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one path. `number` is its place in the journal, `path` absolute and resolved when it
+    was changed, `by` a tool's name or `COMMAND`, `folders` what had to be made for it, outermost first.
+    `command` is the shell command, `call` its call. `after` was noted before the change was made.
+    `unsure`: the command was not seen to end, so the change may be somebody else's. `operation` is set on
+    what an undo did itself."""
+
+    number: int
+    turn: int
+    by: str
+    path: str
+    before: State
+    after: State
+    folders: tuple[str, ...] = ()
+    command: str = ""
+    call: str = ""
+    unsure: bool = False
+    operation: str = ""
+
+    @property
+    def by_command(self) -> bool:
+        """Whether a shell command did it, and not a file tool."""
+        return self.by == COMMAND
+
+
+def dump_change(change: Change) -> dict[str, Any]:
+    """The journal's record of a change, without its number."""
+    record: dict[str, Any] = {"kind": "change", "turn": change.turn, "by": change.by, "path": change.path}
+    record |= {"before": dump_state(change.before), "after": dump_state(change.after)}
+    for name in ("folders", "command", "call", "unsure", "operation"):
+        if value := getattr(change, name):
+            record[name] = value
+    return record
+
+
+def load_change(record: Mapping[str, Any], number: int) -> Change:
+    """The change of a record; raises `ValueError`, `KeyError` or `TypeError` when it is none."""
+    return Change(
+        number,
+        int(record["turn"]),
+        str(record["by"]),
+        str(record["path"]),
+        load_state(record["before"]),
+        load_state(record["after"]),
+        tuple(map(str, record.get("folders", ()))),
+        str(record.get("command", "")),
+        str(record.get("call", "")),
+        bool(record.get("unsure", False)),
+        str(record.get("operation", "")),
+    )
+
+
+def dump_state(state: State) -> dict[str, Any]:
+    """A state without what is empty."""
+    names = ("kind", "sha256", "mode", "size", "target", "problem")
+    return {name: value for name in names if (value := getattr(state, name))}
+
+
+def load_state(data: Mapping[str, Any]) -> State:
+    """The state of a record; raises `ValueError`, `KeyError` or `TypeError` when it is none."""
+    kind = data["kind"]
+    if kind not in ("absent", "file", "link", "folder", "other", "unreadable"):
+        raise ValueError(f"no such kind: {kind!r}")
+    return State(
+        kind,
+        str(data.get("sha256", "")),
+        int(data.get("mode", 0)),
+        int(data.get("size", 0)),
+        str(data.get("target", "")),
+        str(data.get("problem", "")),
+    )

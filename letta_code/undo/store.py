@@ -1,0 +1,277 @@
+"""A conversation's undo folder: kept contents by their hash, and an append-only journal of changes.
+
+::
+
+    journal.jsonl       change        what a tool, a command or an undo is about to do to a path
+                        command       turn, call, command, project, mark: a shell command is about to run
+                        ran           call, note: it ended, and what it changed is recorded
+                        undo          operation, turns, redo: an undo or redo begins
+                        undone        operation, handled: it is over; the numbers of the changes it took back
+    objects/<sha256>    contents
+
+A record is on the disk before what it announces happens. Whoever writes holds the conversation's lock.
+Damaged lines are passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from letta_code.errors import StorageError
+from letta_code.storage import private_folder, write_atomically
+from letta_code.undo.states import Change, State, dump_change, load_change
+
+KEPT = 20_000_000
+"""Bytes of the largest content that is kept."""
+
+KEPT_IN_ALL = 200_000_000
+"""Bytes of contents that a conversation keeps; beyond, the oldest go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of the project's copies (`undo.copies`): their generation and the length of their index."""
+
+    generation: str
+    length: int
+
+
+@dataclass(slots=True)
+class Command:
+    """A shell command that was about to run. `mark` is None when the project was not copied before, and
+    `note` says why."""
+
+    turn: int
+    call: str
+    command: str
+    project: str
+    mark: Mark | None
+    note: str = ""
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class Operation:
+    """An undo (or, with `of`, the redo of one). `handled` are the numbers of the changes it took back (or
+    brought back)."""
+
+    id: str
+    turns: tuple[int, ...]
+    of: str = ""
+    handled: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class Log:
+    """What a journal says. `undone` are the numbers of changes that are taken back at present;
+    `operations` the undos that a redo could bring back, in order."""
+
+    changes: list[Change] = field(default_factory=list)
+    commands: dict[str, Command] = field(default_factory=dict)
+    undone: set[int] = field(default_factory=set)
+    operations: list[Operation] = field(default_factory=list)
+    begun: dict[str, Operation] = field(default_factory=dict)
+    count: int = 0
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take the next record; one that makes no sense counts and says nothing."""
+        self.count += 1
+        try:
+            self._take(record)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+
+    def _take(self, record: Mapping[str, Any]) -> None:
+        match record["kind"]:
+            case "change":
+                self.changes.append(load_change(record, self.count))
+            case "command":
+                mark = record["mark"]
+                command = Command(
+                    int(record["turn"]),
+                    str(record["call"]),
+                    str(record["command"]),
+                    str(record["project"]),
+                    None if mark is None else Mark(str(mark["generation"]), int(mark["length"])),
+                    str(record.get("note", "")),
+                )
+                self.commands[command.call] = command
+            case "ran":
+                command = self.commands[record["call"]]
+                command.ended = True
+                command.note = command.note or str(record.get("note", ""))
+            case "undo":
+                turns = tuple(map(int, record["turns"]))
+                operation = Operation(str(record["operation"]), turns, str(record.get("of", "")))
+                self.begun[operation.id] = operation
+                self.operations.append(operation)
+            case "undone":
+                self._finish(self.begun[record["operation"]], frozenset(map(int, record["handled"])))
+            case _:
+                pass
+
+    def _finish(self, operation: Operation, handled: frozenset[int]) -> None:
+        operation.handled = handled
+        if not operation.of:
+            self.undone |= handled
+            return
+        self.undone -= handled
+        self.operations.remove(operation)
+        before = self.begun[operation.of]
+        before.handled -= handled
+        if not before.handled:
+            self.operations.remove(before)
+
+
+class UndoStore:
+    """The undo folder of one conversation; made when something is first kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._log: Log | None = None
+        self._size: int | None = None
+
+    @property
+    def log(self) -> Log:
+        """The journal so far.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        if self._log is None:
+            self._log = Log()
+            for record in self._records():
+                self._log.take(record)
+        return self._log
+
+    def _records(self) -> Iterable[Mapping[str, Any]]:
+        try:
+            data = self._journal.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(f"cannot read {self._journal}: {error.strerror}") from error
+        for line in data.split(b"\n"):
+            try:
+                record = from_json(line.strip(b"\0")) if line else None
+            except ValueError:
+                record = _loose(line)
+            if isinstance(record, dict):
+                yield record
+
+    @property
+    def _journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Add records; they are on the disk when this returns.
+
+        Raises:
+            StorageError: they are not.
+        """
+        log = self.log
+        lines = b"".join(json.dumps(record, separators=(",", ":")).encode() + b"\n" for record in records)
+        private_folder(self.folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(self._journal, flags, 0o600), "r+b", buffering=0) as file:
+                size = file.seek(0, os.SEEK_END)
+                torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+                _write(file.fileno(), b"\n" + lines if torn else lines, size)
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(
+                f"cannot write {self._journal}: {error.strerror}", "free some space and try again"
+            ) from error
+        for record in records:
+            log.take(record)
+
+    def add_changes(self, changes: Iterable[Change]) -> None:
+        """Announce changes. Their numbers are given by the journal."""
+        if records := [dump_change(change) for change in changes]:
+            self.append(*records)
+
+    # Contents -------------------------------------------------------------------------------------
+
+    def keep(self, raw: bytes, *, durable: bool = True) -> str:
+        """Keep a content; returns its hash.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        digest = hashlib.sha256(raw).hexdigest()
+        path = self._object(digest)
+        if not path.exists():
+            self._make_room(len(raw))
+            write_atomically(path, raw, durable=durable)
+            self._size = self._total() + len(raw)
+        return digest
+
+    def content(self, state: State) -> bytes | None:
+        """The content of a file's state, or None when it is not kept (any more)."""
+        if not state.sha256:
+            return None
+        try:
+            raw = self._object(state.sha256).read_bytes()
+        except OSError:
+            return None
+        return raw if hashlib.sha256(raw).hexdigest() == state.sha256 else None
+
+    def _object(self, digest: str) -> Path:
+        return self.folder / "objects" / digest
+
+    def _total(self) -> int:
+        if self._size is None:
+            try:
+                with os.scandir(self.folder / "objects") as entries:
+                    self._size = sum(entry.stat().st_size for entry in entries)
+            except FileNotFoundError:
+                self._size = 0
+        return self._size
+
+    def _make_room(self, size: int) -> None:
+        """Let the contents of the oldest changes go until `size` more bytes have room."""
+        if self._total() + size <= KEPT_IN_ALL:
+            return
+        order: dict[str, int] = {}
+        for change in self.log.changes:
+            for state in (change.before, change.after):
+                if state.sha256:
+                    order[state.sha256] = change.number  # the latest that needs it
+        for digest in sorted(order, key=lambda digest: order[digest]):
+            path = self._object(digest)
+            try:
+                gone = path.stat().st_size
+                path.unlink()
+            except OSError:
+                continue
+            self._size = self._total() - gone
+            if self._size + size <= KEPT_IN_ALL:
+                return
+
+
+def _loose(line: bytes) -> Any:
+    """What the strict parser refuses: lone surrogates, which stand for bytes of file names."""
+    try:
+        return json.loads(line.strip(b"\0"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _write(handle: int, data: bytes, size: int) -> None:
+    """All of `data` or nothing of it."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(handle, data[written:])
+    except OSError:
+        os.ftruncate(handle, size)
+        raise

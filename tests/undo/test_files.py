@@ -1,0 +1,268 @@
+"""Undo of what file tools changed: kept before, restored after, never over the person's changes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from letta_code.undo.plan import Options
+from letta_code.undo.recorder import Recorder
+from letta_code.undo.restore import Outcome, Undo
+from letta_code.undo.store import UndoStore
+
+
+class Desk:
+    """A project and an undo folder; `agent` changes a file as the file tools do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = (folder / "project").resolve()
+        self.project.mkdir()
+        self.data = folder / "data"
+
+    def agent(self, turn: int, name: str, text: str) -> None:
+        path = self.project / name
+        before = path.read_bytes() if path.exists() else None
+        recorder = Recorder(UndoStore(self.data), self.project, self.data / "copies")
+        recorder.before_write(turn, "Write", path.resolve(), before, text.encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def undo(self, turns: int = 1, force: bool = False) -> dict[str, str]:
+        return self.shown(self._undo().undo(Options(turns, force=force)))
+
+    def redo(self) -> dict[str, str]:
+        return self.shown(self._undo().redo())
+
+    def preview(self, turns: int = 1) -> dict[str, str]:
+        return self.shown(self._undo().preview(Options(turns)))
+
+    def _undo(self) -> Undo:
+        return Undo(UndoStore(self.data), lambda project: self.data / "copies")
+
+    def shown(self, outcome: Outcome) -> dict[str, str]:
+        return {
+            os.path.relpath(file.plan.path, self.project): " ".join(
+                filter(None, (file.result, file.plan.why, file.plan.detail))
+            )
+            for file in outcome.files
+        }
+
+    def holds(self) -> dict[str, str]:
+        return {
+            str(path.relative_to(self.project)): path.read_text()
+            for path in sorted(self.project.rglob("*"))
+            if path.is_file()
+        }
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_the_last_turns_files_come_back_and_new_ones_go_with_their_folders(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    (desk.project / "a.py").chmod(0o751)
+    desk.agent(1, "a.py", "two\n")
+    desk.agent(2, "a.py", "three\n")
+    desk.agent(2, "a.py", "four\n")
+    desk.agent(2, "new/deep/b.py", "b\n")
+    assert desk.preview() == {"a.py": "restored", "new/deep/b.py": "removed"}
+    assert desk.holds() == {"a.py": "four\n", "new/deep/b.py": "b\n"}
+    assert desk.undo() == {"a.py": "restored", "new/deep/b.py": "removed"}
+    assert desk.holds() == {"a.py": "two\n"}
+    assert not (desk.project / "new").exists()
+    assert stat.S_IMODE((desk.project / "a.py").stat().st_mode) == 0o751
+    assert desk.undo() == {"a.py": "restored"}
+    assert desk.holds() == {"a.py": "one\n"}
+    assert desk.undo() == {}
+
+
+def test_several_turns_at_once(desk: Desk) -> None:
+    for turn in (3, 5, 9):
+        desk.agent(turn, "a.py", f"{turn}\n")
+    assert desk.undo(2) == {"a.py": "restored"}
+    assert desk.holds() == {"a.py": "3\n"}
+
+
+def test_the_persons_newer_change_is_left_until_told(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    desk.agent(1, "a.py", "two\n")
+    (desk.project / "a.py").write_text("mine\n")
+    assert desk.undo() == {"a.py": "left newer"}
+    assert desk.holds() == {"a.py": "mine\n"}
+    assert desk.undo(force=True) == {"a.py": "restored"}
+    assert desk.holds() == {"a.py": "one\n"}
+    assert desk.redo() == {"a.py": "restored"}
+    assert desk.holds() == {"a.py": "mine\n"}
+
+
+def test_the_persons_change_between_two_of_the_agents_is_what_comes_back(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    desk.agent(1, "a.py", "two\n")
+    (desk.project / "a.py").write_text("mine\n")
+    desk.agent(1, "a.py", "three\n")
+    assert desk.undo() == {"a.py": "restored between"}
+    assert desk.holds() == {"a.py": "mine\n"}
+    assert desk.undo(force=True) == {"a.py": "restored"}
+    assert desk.holds() == {"a.py": "one\n"}
+
+
+def test_an_undo_can_be_taken_back_and_done_again(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    desk.agent(1, "a.py", "two\n")
+    desk.agent(1, "sub/b.py", "b\n")
+    for _ in range(2):
+        desk.undo()
+        assert desk.holds() == {"a.py": "one\n"}
+        assert desk.redo() == {"a.py": "restored", "sub/b.py": "restored"}
+        assert desk.holds() == {"a.py": "two\n", "sub/b.py": "b\n"}
+    assert desk.redo() == {}
+
+
+def test_b_change_that_was_announced_and_not_made_is_nothing(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    recorder = Recorder(UndoStore(desk.data), desk.project, desk.data / "copies")
+    recorder.before_write(1, "Edit", desk.project / "a.py", b"one\n", b"two\n")
+    assert desk.undo() == {"a.py": "unchanged"}
+    recorder.before_write(2, "Edit", desk.project / "a.py", b"one\n", b"two\n")
+    desk.agent(2, "a.py", "three\n")
+    assert desk.undo() == {"a.py": "restored"}
+    assert desk.holds() == {"a.py": "one\n"}
+
+
+def test_files_that_are_gone_folders_or_behind_a_swapped_link_are_left(desk: Desk, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "c.py").write_text("precious\n")
+    for name in ("gone.py", "folder.py", "sub/c.py", "link.py"):
+        (desk.project / name).parent.mkdir(exist_ok=True)
+        (desk.project / name).write_text("one\n")
+        desk.agent(1, name, "two\n")
+    (desk.project / "gone.py").unlink()
+    (desk.project / "folder.py").unlink()
+    (desk.project / "folder.py").mkdir()
+    (desk.project / "sub").rename(desk.project / "moved")
+    (desk.project / "sub").symlink_to(outside)
+    (desk.project / "link.py").unlink()
+    (desk.project / "link.py").symlink_to(outside / "c.py")
+    assert desk.undo() == {
+        "gone.py": "left gone",
+        "folder.py": "left blocked it is a folder now",
+        "sub/c.py": "left blocked a folder of its path is a link or a file now",
+        "link.py": "left newer",
+    }
+    forced = desk.undo(force=True)
+    assert forced["gone.py"] == forced["link.py"] == "restored"
+    assert not (desk.project / "link.py").is_symlink()
+    assert (desk.project / "link.py").read_text() == "one\n"
+    assert (outside / "c.py").read_text() == "precious\n"
+    assert (desk.project / "folder.py").is_dir()
+
+
+def test_a_hard_link_stays_one_and_attributes_stay(desk: Desk) -> None:
+    path, other = desk.project / "a.py", desk.project / "other.py"
+    path.write_text("one\n")
+    os.link(path, other)
+    desk.agent(1, "a.py", "two\n")
+    desk.undo()
+    assert other.read_text() == "one\n"
+    assert os.path.samefile(path, other)
+
+
+def test_h01_what_the_agent_did_not_change_is_untouched(desk: Desk) -> None:
+    (desk.project / "big.bin").write_bytes(b"x" * 1_000_000)
+    desk.agent(1, "new/a.py", "two\n")
+    (desk.project / "new" / "mine.txt").write_text("mine\n")
+    status = (desk.project / "big.bin").stat()
+    desk.undo()
+    now = (desk.project / "big.bin").stat()
+    assert (now.st_ino, now.st_mtime_ns, now.st_ctime_ns) == (
+        status.st_ino,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+    assert sorted(desk.holds()) == ["big.bin", "new/mine.txt"]
+
+
+def test_what_is_kept_is_private(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    desk.agent(1, "a.py", "two\n")
+    for path in desk.data.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_torn_journal_line_costs_only_itself(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    desk.agent(1, "a.py", "two\n")
+    with (desk.data / "journal.jsonl").open("ab") as journal:
+        journal.write(b'{"kind":"cha')
+    desk.agent(2, "a.py", "three\n")
+    assert desk.undo(2) == {"a.py": "restored"}
+    assert desk.holds() == {"a.py": "one\n"}
+
+
+def test_a_content_that_is_not_kept_any_more_is_said(desk: Desk) -> None:
+    (desk.project / "a.py").write_text("one\n")
+    desk.agent(1, "a.py", "two\n")
+    for path in (desk.data / "objects").iterdir():
+        path.unlink()
+    assert desk.undo() == {"a.py": "left lost"}
+    assert desk.holds() == {"a.py": "two\n"}
+
+
+NAMES = ("a", "b", "sub/c")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["agent", "person", "delete", "next"]),
+        st.sampled_from(NAMES),
+        st.sampled_from("123456"),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.integers(1, 3))
+def test_whatever_happens_the_persons_changes_stay_and_the_rest_comes_back(
+    steps: list[tuple[str, str, str]], turns: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        desk = Desk(Path(folder))
+        (desk.project / "a").write_text("start")
+        turn = 1
+        began = {turn: desk.holds()}
+        touched: dict[str, int] = {}  # the last turn in which the person changed the file
+        theirs: dict[str, str | None] = {}
+        wrote: dict[int, set[str]] = {}
+        for what, name, text in steps:
+            path = desk.project / name
+            if what == "agent":
+                wrote.setdefault(turn, set()).add(name)
+                desk.agent(turn, name, f"agent {text}")
+                theirs.pop(name, None)
+            elif what == "next":
+                turn += 1
+                began[turn] = desk.holds()
+            else:
+                if what == "person":
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(f"person {text}")
+                elif path.exists():
+                    path.unlink()
+                touched[name] = turn
+                theirs[name] = path.read_text() if path.exists() else None
+        undone = sorted(wrote)[-turns:]
+        desk.undo(turns)
+        now = desk.holds()
+        for name, text in theirs.items():
+            assert now.get(name) == text
+        for name in {name for turn in undone for name in wrote[turn]}:
+            if touched.get(name, 0) < undone[0]:
+                assert now.get(name) == began[undone[0]].get(name)
