@@ -27,7 +27,7 @@ class Thinking:
     """A model's reasoning, kept so that the same model can be sent its own words back.
 
     `opaque` is the provider's own object (signature, encrypted content, field name), returned
-    untouched and only to the `dialect` and `model` that made it. None means it can never be sent
+    untouched and only to the `dialect` and `model` (a handle) that made it. None means it can never be sent
     back: the stream was cut before the signature came.
     """
 

@@ -25,7 +25,7 @@ from letta_code.core.messages import (
     Usage,
 )
 from letta_code.core.text import well_formed
-from letta_code.models.arguments import CallIds, encode, plain_id, tool_call
+from letta_code.models.arguments import CallIds, encode, plain_id, plain_name, tool_call
 from letta_code.models.base import (
     Completed,
     ModelInfo,
@@ -46,7 +46,7 @@ _STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "tool_use": "tool_use",
     "max_tokens": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
+    "model_context_window_exceeded": "context_full",
     "refusal": "refusal",
     "stop_sequence": "stop_sequence",
     "pause_turn": "end_turn",
@@ -169,7 +169,7 @@ def _block(block: Block) -> dict[str, Any]:
         return {
             "type": "tool_use",
             "id": plain_id(block.id),
-            "name": block.name,
+            "name": plain_name(block.name),
             "input": dict(encode(block)),
         }
     assert isinstance(block, ToolResult)
@@ -281,7 +281,7 @@ class _Reply(Reply):
             return Thinking(
                 well_formed(block.get("thinking") or ""),
                 "anthropic",
-                self._info.name,
+                self._info.handle,
                 {"block": block, "after": self._after} if signed else None,
             )
         return None

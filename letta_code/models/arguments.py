@@ -16,6 +16,7 @@ from letta_code.core.text import well_formed
 RAW_LIMIT = 2_000
 DEPTH_LIMIT = 100
 _TOO_DEEP = "it is nested too deeply"
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
@@ -102,3 +103,9 @@ def plain_id(call_id: str) -> str:
     if _PLAIN_ID.match(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def plain_name(name: str) -> str:
+    """The name of a call in the characters every cloud provider accepts: a model may have called a tool by
+    a name that no tool can have, and that call is sent back with its error ever after."""
+    return _NOT_PLAIN.sub("_", name)[:64] or "unnamed"

@@ -24,6 +24,7 @@ _OVERFLOW = re.compile(
     r"|too many input tokens|larger than the context|model_context_window_exceeded|input is too long",
     re.IGNORECASE,
 )
+_NO_CREDIT = re.compile(r"insufficient.(quota|balance|funds|credit)|credit balance|billing_", re.IGNORECASE)
 _SECRET = re.compile(r"\b(?:sk|pk|ghp|gho)[-_][\w*.-]{6,}|(?<=Bearer )\S+|(?<=//)[^/@\s]+(?=@)")
 _STATUS: dict[int, ModelErrorKind] = {
     401: "auth",
@@ -33,11 +34,25 @@ _STATUS: dict[int, ModelErrorKind] = {
     405: "not_found",
     408: "network",
     409: "overloaded",
+    413: "context_overflow",
     425: "overloaded",
     429: "rate_limited",
     501: "invalid_request",
     505: "invalid_request",
 }
+_LABELS: tuple[tuple[re.Pattern[str], ModelErrorKind], ...] = (
+    (re.compile(r"rate_limit", re.IGNORECASE), "rate_limited"),
+    (
+        re.compile(r"overloaded|server_error|api_error|timeout|unavailable|capacity", re.IGNORECASE),
+        "overloaded",
+    ),
+)
+_CODES: tuple[tuple[re.Pattern[str], ModelErrorKind], ...] = (
+    (re.compile(r"authentication|permission|api_key", re.IGNORECASE), "auth"),
+    (re.compile(r"not_found", re.IGNORECASE), "not_found"),
+    (re.compile(r"too_large", re.IGNORECASE), "context_overflow"),
+    (re.compile(r"invalid|policy|not_supported|unsupported", re.IGNORECASE), "invalid_request"),
+)
 _START_HINTS = {
     "ollama": "start it with: ollama serve",
     "lmstudio": "start the local server in LM Studio, or: lms server start",
@@ -54,23 +69,33 @@ def from_exception(error: BaseException, endpoint: Endpoint, *, answering: bool)
         return from_status(status, getattr(error, "body", None), response.headers, endpoint)
     if isinstance(getattr(error, "body", None), Mapping):
         return from_event(error.body, endpoint)  # type: ignore[attr-defined]
+    silent = any("ReadTimeout" in type(link).__name__ or type(link) is TimeoutError for link in _chain(error))
     if answering:
         return ModelError(
-            f"{endpoint.provider}: the answer broke off ({_reason(error, endpoint)})", "broken_stream"
+            f"{endpoint.provider}: the answer broke off ({_reason(error, endpoint)})",
+            "broken_stream",
+            silent=silent,
+        )
+    if any(isinstance(link, ssl.SSLCertVerificationError) for link in _chain(error)):
+        return ModelError(
+            f"cannot reach {endpoint.address}: {_reason(error, endpoint)}",
+            "untrusted",
+            hint="if you trust whoever signed it (a company's proxy), name its certificate: "
+            "export SSL_CERT_FILE=FILE",
         )
     hint = _START_HINTS.get(endpoint.provider, "check the address and the network")
-    return ModelError(f"cannot reach {endpoint.address}: {_reason(error, endpoint)}", "network", hint=hint)
+    return ModelError(
+        f"cannot reach {endpoint.address}: {_reason(error, endpoint)}",
+        "network",
+        hint=hint,
+        silent=silent,
+    )
 
 
 def from_status(status: int, body: object, headers: Mapping[str, str], endpoint: Endpoint) -> ModelError:
     """The `ModelError` for an HTTP answer that is an error."""
     words, code = _words(body)
-    kind = _STATUS.get(status, "overloaded" if status >= 500 else "invalid_request")
-    if status in (400, 413, 422, 500) and _OVERFLOW.search(f"{code} {words}"):
-        kind = "context_overflow"
-    hint = _hint(kind, endpoint)
-    if code == "insufficient_quota":
-        kind, hint = "auth", "the account has no credit left: add some, or use another key"
+    kind, hint = _judged(status, words, code, endpoint)
     if 300 <= status < 400:
         kind = "not_found"
         words = f"the server redirects to {headers.get('location', 'another address')}"
@@ -84,25 +109,49 @@ def from_status(status: int, body: object, headers: Mapping[str, str], endpoint:
 def from_event(body: Mapping[str, Any], endpoint: Endpoint) -> ModelError:
     """The `ModelError` for an error that came inside a stream or a successful answer."""
     words, code = _words(body)
-    label = f"{code} {words}".lower()
-    kind: ModelErrorKind = "broken_stream"
-    if _OVERFLOW.search(label):
-        kind = "context_overflow"
-    elif "rate_limit" in label:
-        kind = "rate_limited"
-    elif (
-        re.search(r"overloaded|server_error|api_error|timeout|unavailable|capacity", label) or code[:1] == "5"
-    ):
-        kind = "overloaded"
-    elif re.search(r"authentication|permission|api_key", code.lower()):
-        kind = "auth"
-    elif re.search(r"invalid|policy|not_supported|unsupported", code.lower()):
-        kind = "invalid_request"
+    kind, hint = _judged(_status_in(body), words, code, endpoint)
+    message = f"{endpoint.provider}: {words or code or 'the server reported an error'}"
+    return ModelError(redact(message, endpoint), kind, hint=hint)
+
+
+def not_an_answer(page: bytes, endpoint: Endpoint) -> ModelError:
+    """The `ModelError` for a web page with status 200 in place of an answer: a network's login page, or a
+    wrong address."""
+    what = _page(page.decode("utf-8", "replace"))
     return ModelError(
-        redact(f"{endpoint.provider}: {words or code or 'the server reported an error'}", endpoint),
-        kind,
-        hint=_hint(kind, endpoint),
+        redact(f"{endpoint.address} answered with {what}, not as a model", endpoint),
+        "broken_stream",
+        hint="check the base URL, and whether this network wants a login",
     )
+
+
+def _judged(status: int | None, words: str, code: str, endpoint: Endpoint) -> tuple[ModelErrorKind, str]:
+    """Kind and hint for what a server said; `status` is None where it only said it inside a stream."""
+    label = f"{code} {words}"
+    kind: ModelErrorKind
+    if status is not None:
+        kind = _STATUS.get(status, "overloaded" if status >= 500 else "invalid_request")
+    else:
+        kind = next((kind for pattern, kind in _LABELS if pattern.search(label)), "broken_stream")
+        if kind == "broken_stream":
+            kind = next((kind for pattern, kind in _CODES if pattern.search(code)), kind)
+    if status in (None, 400, 413, 422, 500) and _OVERFLOW.search(label):
+        kind = "context_overflow"
+    if status == 402 or (status in (None, 400, 403, 429) and _NO_CREDIT.search(label)):
+        return "auth", "the account has no credit left: add some, or use another key"
+    return kind, _hint(kind, endpoint)
+
+
+def _status_in(body: Mapping[str, Any]) -> int | None:
+    """The HTTP status that an error object carries as its code."""
+    inner = body.get("error", body)
+    if not isinstance(inner, Mapping):
+        return None
+    for value in (inner.get("code"), inner.get("status"), inner.get("status_code")):
+        text = str(value)
+        if text.isdecimal() and len(text) == 3 and text[0] in "45":
+            return int(text)
+    return None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -116,7 +165,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             try:
                 seconds = parsedate_to_datetime(value).timestamp() - time.time()
-            except ValueError:
+            except (ValueError, OverflowError):
                 continue
         if seconds == seconds and seconds != float("inf"):
             return max(0.0, seconds)
@@ -134,6 +183,8 @@ def _hint(kind: ModelErrorKind, endpoint: Endpoint) -> str:
     if kind == "auth":
         name = f"{endpoint.provider.upper()}_API_KEY"
         return f"the key comes from {endpoint.key_source}" if endpoint.key_source else f"set {name}"
+    if kind == "context_overflow":
+        return "start a new conversation (letta --new, in a chat /new), or use a model with a larger window"
     if kind == "not_found" and endpoint.dialect == "openai-responses":
         return "check the model's name; a server without the Responses API needs --base-url instead"
     if kind == "not_found":
@@ -191,6 +242,8 @@ def _reason(error: BaseException, endpoint: Endpoint) -> str:
             return "its name cannot be resolved"
         if isinstance(link, ConnectionRefusedError):
             return "connection refused"
+        if isinstance(link, UnicodeDecodeError):
+            return "it is not in UTF-8"
     if any("Timeout" in type(link).__name__ for link in chain):
         return "it was silent for too long"
     for link in reversed(chain):

@@ -38,7 +38,7 @@ def _kept(block: Block, info: ModelInfo) -> Block | None:
     if isinstance(block, Text):
         return Text(well_formed(block.text)) if block.text.strip() else None
     if isinstance(block, Thinking):
-        own = block.dialect == info.dialect and block.model == info.name
+        own = block.dialect == info.dialect and block.model == info.handle
         return block if own and block.opaque is not None else None
     if isinstance(block, ToolResult):
         content = tuple(kept for item in block.content if (kept := _content(item)) is not None)

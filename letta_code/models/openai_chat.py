@@ -20,7 +20,8 @@ from letta_code.core.messages import (
     Usage,
 )
 from letta_code.core.text import well_formed
-from letta_code.models.arguments import CallIds, encode_text, tool_call
+from letta_code.errors import ModelError
+from letta_code.models.arguments import CallIds, encode_text, plain_name, tool_call
 from letta_code.models.base import (
     Completed,
     ModelInfo,
@@ -46,6 +47,8 @@ _STOPS: dict[str, StopReason] = {
     "length": "max_tokens",
     "content_filter": "refusal",
 }
+_BROKEN = ("error", "abort", "aborted", "cancelled")
+"""Finish reasons with which servers own up to an answer that they did not finish."""
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
@@ -155,7 +158,7 @@ def _assistant(message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": encode_text(call)},
+                "function": {"name": plain_name(call.name), "arguments": encode_text(call)},
             }
             for call in message.tool_calls
         ]
@@ -200,6 +203,8 @@ class _Reply(Reply):
         for choice in event.get("choices") or ():
             parts += self._take(choice.get("delta") or choice.get("message") or {})
             self._stop = choice.get("finish_reason") or self._stop
+            if self._stop in _BROKEN:
+                raise ModelError(f"{self._info.provider}: the server broke the answer off", "broken_stream")
         return parts
 
     def whole(self, answer: Mapping[str, Any]) -> Iterable[ModelPart]:
@@ -258,7 +263,7 @@ class _Reply(Reply):
         blocks: list[Block] = []
         if self._reasoning:
             text = well_formed("".join(self._reasoning))
-            blocks.append(Thinking(text, "openai-chat", self._info.name, {"field": self._field}))
+            blocks.append(Thinking(text, "openai-chat", self._info.handle, {"field": self._field}))
         if text := well_formed("".join(self._text)):
             blocks.append(Text(text))
         blocks += [

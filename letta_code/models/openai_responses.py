@@ -20,7 +20,7 @@ from letta_code.core.messages import (
 )
 from letta_code.core.text import well_formed
 from letta_code.errors import ModelError
-from letta_code.models.arguments import CallIds, encode_text, plain_id, tool_call
+from letta_code.models.arguments import CallIds, encode_text, plain_id, plain_name, tool_call
 from letta_code.models.base import (
     Completed,
     ModelInfo,
@@ -111,7 +111,7 @@ def _item(block: Block) -> Iterator[dict[str, Any]]:
         yield {
             "type": "function_call",
             "call_id": plain_id(block.id),
-            "name": block.name,
+            "name": plain_name(block.name),
             "arguments": encode_text(block),
         }
     elif isinstance(block, ToolResult):
@@ -208,7 +208,7 @@ class _Reply(Reply):
         kept = {key: value for key, value in item.items() if key != "status" and value is not None}
         # Without the encrypted content the server would look for an item that it never stored.
         opaque = {"item": kept} if item.get("encrypted_content") else None
-        return Thinking(text, "openai-responses", self._info.name, opaque)
+        return Thinking(text, "openai-responses", self._info.handle, opaque)
 
 
 def _texts(item: Mapping[str, Any]) -> list[str]:

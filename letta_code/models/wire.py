@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -16,8 +18,8 @@ from letta_code.core.messages import Usage
 from letta_code.errors import ModelError, UsageError
 from letta_code.models.base import Completed, ModelInfo, ModelPart, ModelRequest
 from letta_code.models.endpoint import Endpoint
-from letta_code.models.failures import from_event, from_exception
-from letta_code.models.sse import read_events
+from letta_code.models.failures import from_event, from_exception, not_an_answer
+from letta_code.models.sse import EVENT_LIMIT, read_events
 
 if TYPE_CHECKING:
     import httpx2
@@ -26,6 +28,9 @@ IDLE_SECONDS = 300.0
 LOCAL_IDLE_SECONDS = 900.0
 """A local model may need minutes to read a long prompt before its first token."""
 _DRAIN_SECONDS = 0.25
+_ANSWER = 512 * 1024 * 1024  # bytes; far above any window's worth of events
+_PAGE = 8192  # bytes
+_EVENTS = re.compile(rb"(data|event|id|retry)?:")
 
 
 def idle_seconds(endpoint: Endpoint, environment: Mapping[str, str]) -> float:
@@ -165,7 +170,7 @@ class WireModel(ABC):
             if reply.finished:
                 return
             raise from_exception(error, self._endpoint, answering=answering) from error
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             raise ModelError(
                 f"{self._endpoint.provider}: the answer cannot be understood ({error})", "broken_stream"
             ) from error
@@ -173,12 +178,19 @@ class WireModel(ABC):
     async def _events(
         self, response: httpx2.Response, reply: Reply
     ) -> AsyncGenerator[Iterable[ModelPart], None]:
-        if "json" in response.headers.get("content-type", "").split(";")[0]:
-            answer = json.loads(await response.aread())
+        body = response.aiter_bytes()
+        async with asyncio.timeout(self._idle * 3):
+            start = await _start(body)
+        said = response.headers.get("content-type", "").split(";")[0]
+        if start[:1] == b"<":
+            raise not_an_answer(await _rest(start, body, _PAGE), self._endpoint)
+        if start[:1] in (b"{", b"[") or ("json" in said and not _EVENTS.match(start)):
+            async with asyncio.timeout(self._idle * 3):
+                answer = json.loads(await _rest(start, body, EVENT_LIMIT))
             self._refuse_errors(answer)
             yield reply.whole(answer)
             return
-        async with aclosing(read_events(response.aiter_bytes())) as events:  # type: ignore[type-var]
+        async with aclosing(read_events(_joined(start, body))) as events:  # type: ignore[type-var]
             while True:
                 # Bytes are bounded by the client's read timeout; this bounds keep-alives without content.
                 limit = _DRAIN_SECONDS if reply.finished else self._idle * 3
@@ -203,11 +215,38 @@ class WireModel(ABC):
             raise from_event(data, self._endpoint)
 
 
+async def _start(body: AsyncIterator[bytes]) -> bytes:
+    """The first bytes of an answer that say something; servers tell its kind wrongly in their headers."""
+    start = b""
+    while not start and (chunk := await anext(body, None)) is not None:
+        start = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return start
+
+
+async def _rest(start: bytes, body: AsyncIterator[bytes], limit: int) -> bytes:
+    """All of an answer, cut soon after `limit` bytes."""
+    chunks, size = [start], len(start)
+    while size <= limit and (chunk := await anext(body, None)) is not None:
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks)
+
+
+async def _joined(start: bytes, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield start
+    size = len(start)
+    async for chunk in body:
+        size += len(chunk)
+        if size > _ANSWER:
+            raise ValueError("it does not end")
+        yield chunk
+
+
 def number(data: object, *path: str) -> int:
     """The non-negative integer at `path` in nested objects; 0 where there is none."""
     for key in path:
         data = data.get(key) if isinstance(data, Mapping) else None
-    return max(0, int(data)) if isinstance(data, int | float) else 0
+    return max(0, int(data)) if isinstance(data, int | float) and math.isfinite(data) else 0
 
 
 def openai_usage(usage: object, prompt: str, answer: str) -> Usage:

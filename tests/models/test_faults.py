@@ -25,11 +25,12 @@ ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.dialect)
     [
         (400, "invalid_request", False),
         (401, "auth", False),
+        (402, "auth", False),
         (403, "auth", False),
         (404, "not_found", False),
         (408, "network", True),
         (409, "overloaded", True),
-        (413, "invalid_request", False),
+        (413, "context_overflow", False),
         (422, "invalid_request", False),
         (429, "rate_limited", True),
         (500, "overloaded", True),
