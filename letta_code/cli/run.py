@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
+from typing import TYPE_CHECKING, Literal
 
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import Place
-from letta_code.errors import LettaError, ModelError, UsageError
+from letta_code.errors import EXIT_FAILED, LettaError, ModelError, UsageError
+
+if TYPE_CHECKING:
+    from letta_code.frontends.signals import Ending
 
 
 def run_prompt(options: RunOptions, place: Place) -> int:
@@ -21,9 +24,9 @@ def run_prompt(options: RunOptions, place: Place) -> int:
     if not options.print_mode:
         if options.output_format != "text":
             raise UsageError("--output-format goes with -p", "letta -p …, or leave it out")
-        return asyncio.run(_chat(options, place))
+        return _chat(options, place)
     try:
-        return asyncio.run(_one_shot(options, place))
+        return _one_shot(options, place)
     except LettaError as error:
         if options.output_format != "text":
             sys.stdout.write(json.dumps(failure_object(error)) + "\n")
@@ -58,32 +61,49 @@ def failure_object(error: LettaError) -> dict[str, object]:
     }
 
 
-async def _one_shot(options: RunOptions, place: Place) -> int:
+def _one_shot(options: RunOptions, place: Place) -> int:
+    from letta_code.frontends.signals import Ending
+    from letta_code.frontends.stdin import join_prompt
+
+    with Ending() as ending:
+        prompt = join_prompt(options.prompt, _say)
+        return ending.run(_answered(options, place, prompt, ending))
+
+
+async def _answered(options: RunOptions, place: Place, prompt: str, ending: Ending) -> int:
     from letta_code.cli.wiring import Workbench
     from letta_code.frontends.oneshot import run_oneshot
-    from letta_code.frontends.stdin import join_prompt
     from letta_code.frontends.stream_json import run_stream_json
 
-    prompt = join_prompt(options.prompt, _say)
     session = await Workbench(place, options, _say).open()
+    code = EXIT_FAILED
     try:
         if options.output_format == "stream-json":
-            return await run_stream_json(session, prompt, memory_revision=session.memory.head())
-        return await run_oneshot(
-            session, prompt, "json" if options.output_format == "json" else "text", options.verbose
-        )
+            code = await run_stream_json(session, prompt, ending, memory_revision=session.memory.head())
+        else:
+            output_format: Literal["text", "json"] = "json" if options.output_format == "json" else "text"
+            code = await run_oneshot(session, prompt, output_format, options.verbose, ending)
+        return code
     finally:
+        ending.closing(code)
         await session.close()
 
 
-async def _chat(options: RunOptions, place: Place) -> int:
-    from letta_code.cli.wiring import Workbench
-    from letta_code.frontends.repl import run_chat
+def _chat(options: RunOptions, place: Place) -> int:
+    from letta_code.frontends.signals import Ending
 
     if not os.isatty(0):
         raise UsageError("a chat needs a terminal", 'letta -p "…" answers once, and reads piped input')
+    with Ending(interactive=True) as ending:
+        return ending.run(_chatted(options, place, ending))
+
+
+async def _chatted(options: RunOptions, place: Place, ending: Ending) -> int:
+    from letta_code.cli.wiring import Workbench
+    from letta_code.frontends.repl import run_chat
+
     bench = Workbench(place, options, _say)
-    return await run_chat(bench, await bench.open(), options.prompt)
+    return await run_chat(bench, await bench.open(), options.prompt, ending)
 
 
 def _say(text: str) -> None:

@@ -21,17 +21,18 @@ from letta_code.core.text import one_line
 from letta_code.frontends.host import Session
 from letta_code.frontends.output import Output, plain_text, prepare_streams
 from letta_code.frontends.result import drive, failure_text, result_object
+from letta_code.frontends.signals import Ending
 
 
 async def run_oneshot(
-    session: Session, prompt: str, output_format: Literal["text", "json"], verbose: bool
+    session: Session, prompt: str, output_format: Literal["text", "json"], verbose: bool, ending: Ending
 ) -> int:
     """Answer `prompt` once; returns the exit code (0, 1, 75, 130, 143, or 129 after a hang-up).
 
     The session stays open; whoever opened it closes it, which stops background commands.
     """
     prepare_streams()
-    out, err = Output(sys.stdout), Output(sys.stderr)
+    out, err = Output(sys.stdout, ending.writable), Output(sys.stderr, ending.writable)
     tell = verbose or sys.stderr.isatty()
     told: set[str] = set()
 
@@ -46,7 +47,7 @@ async def run_oneshot(
             err.line(line)
         return True
 
-    done, code = await drive(session, prompt, show)
+    done, code = await drive(session, prompt, show, ending)
     if output_format == "json":
         out.line(json.dumps(result_object(session, done)))
     elif done.text:

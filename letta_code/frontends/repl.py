@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import TextIO, cast
 
 from prompt_toolkit import PromptSession
 from rich.console import Console, Group, RenderableType
@@ -16,37 +17,46 @@ from letta_code import __version__
 from letta_code.core.events import ApprovalAsked
 from letta_code.core.text import one_line
 from letta_code.core.tooling import ApprovalRequest, Decision
-from letta_code.errors import EXIT_INTERRUPTED, LettaError
+from letta_code.errors import EXIT_FAILED, LettaError
 from letta_code.frontends import show
 from letta_code.frontends.host import Host, Session, Turn
 from letta_code.frontends.keys import InputLine, TypeAhead
-from letta_code.frontends.output import plain_text, prepare_streams, wants_colour
+from letta_code.frontends.output import Output, plain_text, prepare_streams, wants_colour
 from letta_code.frontends.screen import Screen
-from letta_code.frontends.signals import ending_signals
+from letta_code.frontends.signals import EXIT_HANGUP, Ending
 from letta_code.frontends.slash import COMMANDS, Leave, Slash
 
 
-async def run_chat(host: Host, session: Session, first_prompt: str | None) -> int:
-    """Chat until the person leaves; returns the exit code. Closes the session it ends with.
+async def run_chat(host: Host, session: Session, first_prompt: str | None, ending: Ending) -> int:
+    """Chat until the person leaves or `ending` ends it; returns the exit code. Closes the session it ends
+    with.
 
     Needs a terminal on stdin and stdout.
     """
     prepare_streams()
-    chat = Chat(host, session)
+    chat = Chat(host, session, ending)
+    code = EXIT_FAILED
     try:
-        return await chat.run(first_prompt)
+        code = await chat.run(first_prompt)
+        return code
     finally:
+        ending.closing(code)
         await chat.session.close()
 
 
 class Chat:
     """One chat: the session that is open, and where it is shown."""
 
-    def __init__(self, host: Host, session: Session) -> None:
+    def __init__(self, host: Host, session: Session, ending: Ending) -> None:
         self.session = session
+        self._ending = ending
         colour = wants_colour(sys.stdout)
         self._console = Console(
-            color_system="auto" if colour else None, no_color=not colour, emoji=False, highlight=False
+            color_system="auto" if colour else None,
+            no_color=not colour,
+            emoji=False,
+            highlight=False,
+            file=cast(TextIO, Output(sys.stdout, ending.writable, lambda: ending.end(EXIT_HANGUP))),
         )
         self._screen = Screen(self._console, host.log_file)
         self._slash = Slash(host, self._console)
@@ -97,23 +107,33 @@ class Chat:
             return None
 
     async def _command(self, text: str) -> None:
-        opened = await self._slash.run(text.strip(), self.session)
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            with self._ending.cancelling(task.cancel):
+                opened = await self._slash.run(text.strip(), self.session)
+        except asyncio.CancelledError:
+            if self._ending.code is not None:
+                raise
+            task.uncancel()
+            self._console.print(show.error("interrupted"))
+            return
         if opened is not self.session:
             before, self.session = self.session, opened
             await before.close()
 
     async def _turn(self, text: str) -> int | None:
-        """One turn. Ctrl-C interrupts it and the chat goes on; SIGTERM and SIGHUP end both."""
+        """One turn. Ctrl-C interrupts it and the chat goes on; again, and the chat ends; SIGTERM and SIGHUP
+        end both."""
         turn = self._running = self.session.turn(text, self._ask)
-        with self._ahead.kept():
-            async with ending_signals(turn.cancel, interactive=True) as ending:
-                async for event in turn.events():
-                    async with self._terminal:
-                        self._screen.show(event, self.session.model.info.window)
-                    if isinstance(event, ApprovalAsked):
-                        self._announcement(event.request.call_id).set()
+        with self._ahead.kept(), self._ending.cancelling(turn.cancel):
+            async for event in turn.events():
+                async with self._terminal:
+                    self._screen.show(event, self.session.model.info.window)
+                if isinstance(event, ApprovalAsked):
+                    self._announcement(event.request.call_id).set()
         self._announced.clear()
-        return None if ending.code in (None, EXIT_INTERRUPTED) else ending.code
+        return self._ending.code
 
     def _announcement(self, call_id: str) -> asyncio.Event:
         return self._announced.setdefault(call_id, asyncio.Event())
@@ -137,22 +157,28 @@ class Chat:
             try:
                 answer = (await prompt.prompt_async(f"{keys} › ", handle_sigint=False)).strip()
             except (KeyboardInterrupt, EOFError):
-                if self._running is not None:
-                    self._running.cancel()
-                return Decision("deny", "the person interrupted")
+                return self._interrupted()
             decision = parse_answer(answer, offered)
             if decision is not None and decision.choice == "deny" and not decision.feedback:
-                return Decision("deny", await self._reason(prompt))
+                return await self._reason(prompt)
             if decision is not None:
                 return decision
 
-    async def _reason(self, prompt: PromptSession[str]) -> str:
+    async def _reason(self, prompt: PromptSession[str]) -> Decision:
+        why = "why, or what instead (Enter: no reason) › "
         try:
-            return (
-                await prompt.prompt_async("why, or what instead (Enter: no reason) › ", handle_sigint=False)
-            ).strip()
-        except (KeyboardInterrupt, EOFError):
-            return ""
+            return Decision("deny", (await prompt.prompt_async(why, handle_sigint=False)).strip())
+        except KeyboardInterrupt:
+            return self._interrupted()
+        except EOFError:
+            return Decision("deny")
+
+    def _interrupted(self) -> Decision:
+        """Ctrl-C as a key, which a question gets instead of the signal."""
+        self._ending.interrupt()
+        if self._running is not None:
+            self._running.cancel()
+        return Decision("deny", "the person interrupted")
 
 
 def parse_answer(answer: str, offered: bool) -> Decision | None:
@@ -182,14 +208,15 @@ def question(request: ApprovalRequest) -> Padding:
 
 
 def header(session: Session) -> Text:
-    """Who answers, with which model, where, and where its memory is."""
-    memory = session.workspace.memory
+    """Who answers, with which model, where, where its memory is, and what its shell runs in."""
+    memory, sandbox = session.workspace.memory, session.workspace.sandbox
     return Text.assemble(
         ("Letta Code ", "bold"),
         (f"{__version__}\n", "dim"),
         f"agent   {plain_text(session.agent.name)} · {session.model.info.handle} · {session.policy.mode}\n",
         f"project {_short(session.workspace.project)}\n",
         f"memory  {_short(memory) if memory is not None else 'none'}\n",
+        "" if sandbox is None else f"shell   {sandbox.label}\n",
         ("/help shows the commands\n", "dim"),
     )
 

@@ -10,7 +10,7 @@ from letta_code.core.messages import JSON
 from letta_code.core.tooling import ApprovalRequest, Decision
 from letta_code.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from letta_code.frontends.host import Session
-from letta_code.frontends.signals import ending_signals
+from letta_code.frontends.signals import Ending
 
 _SUBTYPES = {
     "success": "success",
@@ -31,11 +31,13 @@ async def refuse(request: ApprovalRequest) -> Decision:
     )
 
 
-async def drive(session: Session, prompt: str, show: Callable[[Event], bool]) -> tuple[TurnDone, int]:
+async def drive(
+    session: Session, prompt: str, show: Callable[[Event], bool], ending: Ending
+) -> tuple[TurnDone, int]:
     """Run one turn to its end. `show` gets every event; False from it (its reader has gone) cancels."""
     turn = session.turn(prompt, refuse)
     done: TurnDone | None = None
-    async with ending_signals(turn.cancel) as ending:
+    with ending.cancelling(turn.cancel):
         async for event in turn.events():
             if isinstance(event, TurnDone):
                 done = event

@@ -13,6 +13,7 @@ from letta_code.frontends.host import Session
 from letta_code.frontends.oneshot import report_failure
 from letta_code.frontends.output import Output, prepare_streams
 from letta_code.frontends.result import drive, result_object
+from letta_code.frontends.signals import Ending
 
 
 def init_object(session: Session, memory_revision: str) -> dict[str, JSON]:
@@ -32,27 +33,27 @@ def init_object(session: Session, memory_revision: str) -> dict[str, JSON]:
     }
 
 
-async def run_stream_json(session: Session, prompt: str, *, memory_revision: str = "") -> int:
+async def run_stream_json(session: Session, prompt: str, ending: Ending, *, memory_revision: str = "") -> int:
     """Answer `prompt` once, as lines; returns the exit code. `memory_revision` is memory's HEAD now.
 
     When the reader goes away the turn is cancelled: nobody is there for what it would cost.
     """
     prepare_streams()
-    out = Output(sys.stdout)
+    out = Output(sys.stdout, ending.writable)
     out.line(json.dumps(init_object(session, memory_revision)))
-    return await stream_turn(session, prompt, out)
+    return await stream_turn(session, prompt, out, ending)
 
 
-async def stream_turn(session: Session, prompt: str, out: Output) -> int:
+async def stream_turn(session: Session, prompt: str, out: Output, ending: Ending) -> int:
     """The lines of one turn: its events, then the result object."""
 
     def show(event: Event) -> bool:
         out.line(to_line(event))
         return not out.closed
 
-    done, code = await drive(session, prompt, show)
+    done, code = await drive(session, prompt, show, ending)
     out.line(to_line(done))
     out.line(json.dumps(result_object(session, done)))
     if not out.closed:
-        report_failure(done, Output(sys.stderr))
+        report_failure(done, Output(sys.stderr, ending.writable))
     return code

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -28,6 +29,7 @@ class Kept:
         self.line = line
         self._said = said
         self._status: int | None = None
+        self._hearing = threading.Lock()
         self._state: Literal["kept", "gone", "lost"] = "kept"
         line.setblocking(False)
         self.hear()
@@ -52,6 +54,14 @@ class Kept:
 
     def hear(self) -> None:
         """Take in what the keeper said by now."""
+        if not self._hearing.acquire(blocking=False):
+            return  # a signal handler or another thread came in between
+        try:
+            self._hear()
+        finally:
+            self._hearing.release()
+
+    def _hear(self) -> None:
         if self._state != "kept":
             return
         closed = False

@@ -41,7 +41,9 @@ from letta_code.core.tooling import (
     ToolOutput,
 )
 from letta_code.errors import ConversationError
+from letta_code.frontends.signals import Ending
 from letta_code.models.base import ModelInfo
+from letta_code.tools.sandbox import Sandbox
 
 AGENT = "agent-11111111-1111-4111-8111-111111111111"
 ORG = "org-00000000-0000-4000-8000-000000000000"
@@ -94,6 +96,7 @@ class Policy:
 class Workspace:
     project: Path
     memory: Path | None
+    sandbox: Sandbox | None = None
 
 
 def done(status: TurnStatus = "success", text: str = "", error: TurnError | None = None) -> TurnDone:
@@ -245,21 +248,25 @@ class Host:
         return "system 2,000 tokens"
 
 
-async def main(front: str, scene: str, prompt: str | None) -> int:
+async def main(front: str, scene: str, prompt: str | None, ending: Ending) -> int:
     folder = Path.cwd()
     session = Session(scene, folder)
     if front == "chat":
         from letta_code.frontends.repl import run_chat
 
-        return await run_chat(Host(folder, scene), session, prompt)
+        return await run_chat(Host(folder, scene), session, prompt, ending)
     if front == "stream":
         from letta_code.frontends.stream_json import run_stream_json
 
-        return await run_stream_json(session, prompt or "hi", memory_revision="b" * 40)
+        return await run_stream_json(session, prompt or "hi", ending, memory_revision="b" * 40)
     from letta_code.frontends.oneshot import run_oneshot
 
-    return await run_oneshot(session, prompt or "hi", "json" if front == "json" else "text", verbose=True)
+    return await run_oneshot(session, prompt or "hi", "json" if front == "json" else "text", True, ending)
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)))
+    with Ending(interactive=sys.argv[1] == "chat") as started:
+        code = started.run(
+            main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None, started)
+        )
+    sys.exit(code)
