@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -55,6 +56,8 @@ class _Ready:
     """Where text that it would put into memory was copied from, when that is not the person."""
     consented: bool = False
     """The person was asked and agreed."""
+    judged: tuple[Path, ...] = ()
+    """The files that permission was judged for, resolved."""
 
 
 class CallRunner:
@@ -147,6 +150,7 @@ class CallRunner:
             if remembered is not None:
                 ready = replace(ready, outside=await asyncio.to_thread(self._traced, remembered))
             verdict = self._policy.judge(tool, ready.arguments, ready.outside)
+            ready = replace(ready, judged=verdict.paths)
             if verdict.decision == "allow":
                 return ready
             if verdict.decision == "deny":
@@ -241,7 +245,9 @@ class CallRunner:
                 self._known,
                 bool(ready.outside),
                 ready.consented,
+                ready.judged,
                 progress,
+                self._conversation.turns,
             )
             output = await ready.tool.run(ready.arguments, around)
         except ToolError as error:

@@ -22,6 +22,7 @@ from letta_code.cli.fallback import fallback_of
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import DEFAULT_AGENT, Place
 from letta_code.cli.show import label, local_time
+from letta_code.cli.undo import tools_undo
 from letta_code.conversations.store import Conversation
 from letta_code.conversations.summary import ConversationSummary
 from letta_code.errors import AgentError, ConversationError, SandboxError, StorageError, UsageError
@@ -296,6 +297,7 @@ class Workbench:
                 "LETTA_MEMORY_DIR": str(memory),
             },
             sandbox=None if self._sandbox is None else self._sandbox.showing(repository.git_dir),
+            undo=tools_undo(place, agent.key, conversation.id),
         )
         rules = Rules(
             allow=(

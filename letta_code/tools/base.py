@@ -24,6 +24,7 @@ from letta_code.core.tooling import Display, ToolKind, ToolOutput
 
 if TYPE_CHECKING:
     from letta_code.tools.sandbox import Sandbox
+    from letta_code.tools.undoing import Undoing
 
 
 class Arguments(BaseModel):
@@ -58,7 +59,8 @@ class Workspace:
     `project` is the working directory; `roots` are the folders inside which reading needs no question
     (project, added folders, memory work tree), all resolved; `memory` is the agent's memory work tree;
     `overflow` receives full texts of cut outputs (made when first needed); `environment` is what child
-    processes get; `sandbox` is what shell commands run in (None: in none).
+    processes get; `sandbox` is what shell commands run in (None: in none); `undo` is told what is
+    about to change (None: nothing can be taken back).
     """
 
     project: Path
@@ -67,6 +69,7 @@ class Workspace:
     memory: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     sandbox: Sandbox | None = None
+    undo: Undoing | None = None
 
     def absolute(self, path: str) -> Path:
         """`path` as an absolute path below the project, `~` and `$MEMORY_DIR` expanded; symlinks are
@@ -92,14 +95,17 @@ class Call:
     """One call's surroundings: its id, the conversation, the memory revision (hex) the model knew when it
     made the call ("" when none is known), and where its running output goes. `from_outside`: the text it
     brings was found in tool output or a file, not in what the person said; `consented`: the person was
-    asked and agreed."""
+    asked and agreed. `judged`: the files that permission was judged for, resolved; what the call touches is
+    one of them (None: whoever runs the tool stands for that). `turn` counts from 1."""
 
     id: str
     conversation_id: str = ""
     memory_revision: str = ""
     from_outside: bool = False
     consented: bool = False
+    judged: tuple[Path, ...] | None = None
     progress: Callable[[str], None] = lambda text: None
+    turn: int = 0
 
 
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)

@@ -11,11 +11,13 @@ import errno
 import os
 import secrets
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from letta_code.core.tooling import DiffDisplay
 from letta_code.errors import ToolError
-from letta_code.tools.base import Workspace
+from letta_code.nofollow import folder_of, open_file, status_of
+from letta_code.tools.base import Call, Workspace
 from letta_code.tools.encoding import printable
 
 MAX_BYTES = 50_000_000
@@ -56,26 +58,41 @@ def locate(workspace: Workspace, file_path: str) -> Path:
         raise ToolError(f"cannot resolve {file_path}: {error}") from error
 
 
+def located(workspace: Workspace, file_path: str, call: Call) -> Path:
+    """The same when the call runs: it must still lead where it led when the call was judged."""
+    path = locate(workspace, file_path)
+    if call.judged is not None and path not in call.judged:
+        raise ToolError(
+            f"{show_name(file_path)} leads elsewhere than when this call was judged (a link changed); "
+            "nothing was touched. Try again"
+        )
+    return path
+
+
 def load(path: Path, name: str) -> bytes | None:
-    """The bytes of the regular file `path`, or None when nothing is there. `name` is for messages.
+    """The bytes of the regular file `path` (resolved), or None when nothing is there. `name` is for
+    messages.
 
     Raises:
         ToolError: a folder, a fifo, a device, too large, or not readable.
     """
     try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise ToolError(f"{name} is a folder: list it with LS or Glob")
-        if not stat.S_ISREG(status.st_mode):
-            raise ToolError(f"{name} is not a regular file (a pipe, socket or device)")
-        # O_NONBLOCK: should a fifo take the file's place between the two calls, open does not wait.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        with folder_of(path) as folder:
+            return _load(folder, path.name, name)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise failed("read", name, error) from error
+
+
+def _load(folder: int, leaf: str, name: str) -> bytes:
+    mode = status_of(folder, leaf).st_mode
+    if stat.S_ISDIR(mode):
+        raise ToolError(f"{name} is a folder: list it with LS or Glob")
+    if not stat.S_ISREG(mode):
+        raise ToolError(f"{name} is not a regular file (a pipe, socket or device)")
+    with os.fdopen(open_file(folder, leaf), "rb") as file:
+        raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
         raise ToolError(
             f"{name} is larger than {MAX_BYTES // 1_000_000} MB: look into it with Grep, or with Bash "
@@ -105,79 +122,126 @@ def missing(path: Path, name: str) -> ToolError:
 def failed(verb: str, name: str, error: OSError) -> ToolError:
     """An operating system error as the model should read it."""
     reason = error.strerror or str(error)
+    if error.errno == errno.ELOOP:
+        reason = "a link took the place of a part of the path"
     if isinstance(error, NotADirectoryError | FileExistsError):
         reason = "a part of the path is a file, not a folder"
     return ToolError(f"cannot {verb} {name}: {reason}")
 
 
-def save(path: Path, raw: bytes, name: str, expected: bytes | None) -> None:
-    """Make `raw` the content of `path` (resolved) in one step, keeping mode, owner and attributes.
+def save(path: Path, raw: bytes, name: str, expected: bytes | None, *, shared: bool = False) -> str:
+    """Make `raw` the content of `path` (resolved) in one step, keeping mode, owner and attributes; returns
+    a note for the model, mostly empty.
 
     `expected` is the content the new one was made from, None for a file that was not there: when the
-    disk says otherwise by now, nothing is written. Missing parent folders are made. Where a rename
-    would lose something (hard links, an owner that is not us) or is not possible, the file is
+    disk says otherwise by now, nothing is written. Missing parent folders are made. A file with other
+    names (hard links) changes under all of them only when the person agreed (`shared`); else the others
+    keep what they had. Where a rename would lose an owner that is not us or is not possible, the file is
     rewritten in place.
 
     Raises:
         ToolError: refused or failed; unless the rewrite in place broke off, the old content is there.
     """
-    if load(path, name) != expected:
-        raise ToolError(f"{name} changed on disk at this very moment; nothing was written. Read it again.")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        status = path.stat() if expected is not None else None
-        if status is not None and (status.st_nlink > 1 or not os.access(path, os.W_OK)):
-            _rewrite(path, raw)
-        else:
-            _replace(path, raw, status)
+        with folder_of(path, make=expected is None) as folder:
+            place = _Target(folder, path.name, name, shared)
+            if place.content() != expected:
+                raise ToolError(
+                    f"{name} changed on disk at this very moment; nothing was written. Read it again."
+                )
+            return place.write(raw, None if expected is None else status_of(folder, path.name))
+    except FileNotFoundError as error:
+        raise ToolError(f"{name} went away at this very moment; nothing was written.") from error
     except OSError as error:
         raise failed("write", name, error) from error
 
 
-def _replace(path: Path, raw: bytes, status: os.stat_result | None) -> None:
-    temporary = path.parent / f".letta-{secrets.token_hex(8)}.tmp"
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    except PermissionError:
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A file that is about to be written: its folder (a descriptor), its name there, and for messages."""
+
+    folder: int
+    leaf: str
+    name: str
+    shared: bool
+
+    def content(self) -> bytes | None:
+        """What it holds now."""
+        try:
+            return _load(self.folder, self.leaf, self.name)
+        except FileNotFoundError:
+            return None
+
+    def write(self, raw: bytes, status: os.stat_result | None) -> str:
+        """Replace it, or rewrite it where it has to stay the same file."""
         if status is None:
-            raise
-        _rewrite(path, raw)
-        return
-    try:
+            self._replace(raw, None)
+            return ""
+        others = status.st_nlink - 1
+        if (others and self.shared) or not os.access(self.leaf, os.W_OK, dir_fd=self.folder):
+            self._rewrite(raw)
+        elif self._replace(raw, status) and others:
+            return " The file had other names (hard links): they keep the old content."
+        return ""
+
+    def _replace(self, raw: bytes, status: os.stat_result | None) -> bool:
+        """Put a new file in its place; False when it was rewritten instead."""
+        temporary = f".letta-{secrets.token_hex(8)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            handle = os.open(temporary, flags, 0o666, dir_fd=self.folder)
+        except PermissionError:
+            if status is None:
+                raise
+            self._rewrite(raw)
+            return False
+        moved = False
+        try:
+            with os.fdopen(handle, "wb") as file:
+                if status is not None and not self._take_over(file.fileno(), status):
+                    self._rewrite(raw)
+                    return False
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.leaf, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            moved = True
+        finally:
+            if not moved:
+                os.unlink(temporary, dir_fd=self.folder)
+        return True
+
+    def _take_over(self, handle: int, status: os.stat_result) -> bool:
+        """Give the new file the old one's owner, mode and extended attributes; False when not allowed
+        to."""
+        try:
+            mine = os.fstat(handle)
+            if (mine.st_uid, mine.st_gid) != (status.st_uid, status.st_gid):
+                os.fchown(handle, status.st_uid, status.st_gid)
+            os.fchmod(handle, stat.S_IMODE(status.st_mode))
+            if hasattr(os, "listxattr"):
+                old = open_file(self.folder, self.leaf)
+                try:
+                    for attribute in os.listxattr(old):
+                        os.setxattr(handle, attribute, os.getxattr(old, attribute))
+                finally:
+                    os.close(old)
+        except OSError as error:
+            return error.errno in (errno.ENOTSUP, errno.ENOSYS)
+        return True
+
+    def _rewrite(self, raw: bytes) -> None:
+        handle = open_file(self.folder, self.leaf, os.O_WRONLY)
         with os.fdopen(handle, "wb") as file:
-            if status is not None and not _take_over(file.fileno(), path, status):
-                _rewrite(path, raw)
-                return
+            if os.fstat(handle).st_nlink > 1 and not self.shared:
+                raise ToolError(
+                    f"{self.name} has other names (hard links), which would change with it, and cannot be "
+                    "replaced by a file of its own; nothing was written"
+                )
             file.write(raw)
+            file.truncate()
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _take_over(handle: int, path: Path, status: os.stat_result) -> bool:
-    """Give the new file the old one's owner, mode and extended attributes; False when not allowed to."""
-    try:
-        mine = os.fstat(handle)
-        if (mine.st_uid, mine.st_gid) != (status.st_uid, status.st_gid):
-            os.fchown(handle, status.st_uid, status.st_gid)
-        os.fchmod(handle, stat.S_IMODE(status.st_mode))
-        if hasattr(os, "listxattr"):
-            for attribute in os.listxattr(path):
-                os.setxattr(handle, attribute, os.getxattr(path, attribute))
-    except OSError as error:
-        return error.errno in (errno.ENOTSUP, errno.ENOSYS)
-    return True
-
-
-def _rewrite(path: Path, raw: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "wb") as file:
-        file.write(raw)
-        file.truncate()
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def diff_display(name: str, before: str | None, after: str) -> DiffDisplay:

@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 from letta_code.core.tooling import DiffDisplay, Display, ToolKind, ToolOutput
 from letta_code.errors import ToolError
 from letta_code.tools.base import Access, Arguments, Call, Remembered, Tool, Workspace
-from letta_code.tools.diskfile import diff_display, load, locate, missing, save, show
+from letta_code.tools.diskfile import diff_display, load, locate, located, missing, save, show
 from letta_code.tools.encoding import TextFile, decode, printable
 from letta_code.tools.matching import Replaced, View, numbered, replace
 from letta_code.tools.seen import SeenFiles
@@ -96,21 +96,22 @@ class _Editing(Tool[EditsT], Generic[EditsT]):
     def preview(self, arguments: EditsT) -> tuple[Display, ...]:
         """The change it would make."""
         try:
-            return (self._plan(arguments).display,)
+            return (self._plan(arguments, locate(self._workspace, arguments.file_path)).display,)
         except ToolError:
             return ()
 
     async def run(self, arguments: EditsT, call: Call) -> ToolOutput:
         """Apply all replacements, or none."""
-        plan = self._plan(arguments)
+        plan = self._plan(arguments, located(self._workspace, arguments.file_path, call))
         known = plan.before is None or self._seen.state(plan.path, plan.before) == "same"
-        save(plan.path, plan.after, plan.name, plan.before)
+        if (undo := self._workspace.undo) is not None:
+            undo.before_write(call, self.name, plan.path, plan.before, plan.after)
+        note = save(plan.path, plan.after, plan.name, plan.before, shared=call.consented)
         if known:
             self._seen.record(plan.path, plan.after)
-        return ToolOutput.of(plan.report, plan.display)
+        return ToolOutput.of(plan.report + note, plan.display)
 
-    def _plan(self, arguments: EditsT) -> _Plan:
-        path = locate(self._workspace, arguments.file_path)
+    def _plan(self, arguments: EditsT, path: Path) -> _Plan:
         name = show(self._workspace, path)
         edits = self.replacements(arguments)
         if not edits:

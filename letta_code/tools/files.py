@@ -17,7 +17,7 @@ from letta_code.core.messages import Image, Text
 from letta_code.core.tooling import Display, ToolKind, ToolOutput
 from letta_code.errors import ToolError
 from letta_code.tools.base import Access, Arguments, Call, Remembered, Tool, Workspace
-from letta_code.tools.diskfile import diff_display, load, locate, missing, save, show
+from letta_code.tools.diskfile import diff_display, load, locate, located, missing, save, show
 from letta_code.tools.encoding import TextFile, decode, printable
 from letta_code.tools.matching import View
 from letta_code.tools.seen import SeenFiles
@@ -60,12 +60,12 @@ class Read(Tool[ReadArguments]):
 
     async def run(self, arguments: ReadArguments, call: Call) -> ToolOutput:
         """The lines asked for, numbered; a picture as a picture."""
-        return await asyncio.to_thread(self._read, arguments)
+        return await asyncio.to_thread(self._read, arguments, call)
 
-    def _read(self, arguments: ReadArguments) -> ToolOutput:
+    def _read(self, arguments: ReadArguments, call: Call) -> ToolOutput:
         if arguments.limit < 1 or arguments.offset < 0 or (arguments.char_offset or 0) < 0:
             raise ToolError("offset counts lines from 1, limit is at least 1, char_offset at least 0")
-        path = locate(self._workspace, arguments.file_path)
+        path = located(self._workspace, arguments.file_path, call)
         name = show(self._workspace, path)
         raw = load(path, name)
         if raw is None:
@@ -202,13 +202,15 @@ class Write(Tool[WriteArguments]):
 
     async def run(self, arguments: WriteArguments, call: Call) -> ToolOutput:
         """Write it."""
-        path = locate(self._workspace, arguments.file_path)
+        path = located(self._workspace, arguments.file_path, call)
         name = show(self._workspace, path)
         before = load(path, name)
         if before:
             self._refuse_unread(path, before, name)
         after, note = _content_for(before, arguments.content)
-        save(path, after, name, before)
+        if (undo := self._workspace.undo) is not None:
+            undo.before_write(call, self.name, path, before, after)
+        note += save(path, after, name, before, shared=call.consented)
         self._seen.record(path, after)
         lines = len(_lines(arguments.content)) if arguments.content else 0
         verb = "Created" if before is None else "Wrote"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from letta_code.core.text import one_line
 from letta_code.errors import UsageError
@@ -17,9 +17,7 @@ from letta_code.tools.verdicts import ALLOW, Kind, Standing, Verdict, by_rule, p
 
 if TYPE_CHECKING:
     from letta_code.tools.base import Workspace
-
-LeftOut = Literal["", "own", "secret", "denied"]
-"""Why a search leaves a file out that it comes across; "" for those that it shows."""
+    from letta_code.tools.sight import LeftOut
 
 
 class PathJudge:

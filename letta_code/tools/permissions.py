@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from letta_code.errors import UsageError
 from letta_code.tools.command_permissions import CommandJudge
-from letta_code.tools.path_permissions import LeftOut, PathJudge, naming
+from letta_code.tools.path_permissions import PathJudge, naming
 from letta_code.tools.rules import Rule, Rules, parse_rules
 from letta_code.tools.verdicts import ALLOW, Mode, Standing, Verdict, by_rule, planning, strictest
 
 if TYPE_CHECKING:  # the argument classes load pydantic
     from letta_code.tools.base import Access, Arguments, Tool, Workspace
+    from letta_code.tools.sight import LeftOut
 
 __all__ = ["Mode", "Policy", "StandingRule", "Verdict", "mode_named"]
 

@@ -16,10 +16,12 @@ from pydantic import ConfigDict, Field
 
 from letta_code.core.tooling import ToolKind, ToolOutput
 from letta_code.errors import ToolError
+from letta_code.nofollow import open_folder
 from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
-from letta_code.tools.diskfile import failed, locate, missing, show, show_name
+from letta_code.tools.diskfile import failed, located, missing, show, show_name
 from letta_code.tools.globs import is_literal, matcher, split_prefix
 from letta_code.tools.searching import Scope, content_lines, counts, listing, scope_of
+from letta_code.tools.sight import Seen, Sight, all_is_seen
 
 GLOB_LIMIT = 200
 LS_LIMIT = 1_000
@@ -42,8 +44,10 @@ class Glob(Tool[GlobArguments]):
     kind: ClassVar[ToolKind] = "read"
     arguments = GlobArguments
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, sight: Sight = all_is_seen) -> None:
+        """`sight`: what is left out below a folder."""
         self._workspace = workspace
+        self._sight = sight
 
     def accesses(self, arguments: GlobArguments) -> tuple[Access, ...]:
         """The folder below which it looks."""
@@ -59,8 +63,8 @@ class Glob(Tool[GlobArguments]):
         if not arguments.pattern.strip():
             raise ToolError("the pattern is empty")
         prefix, rest = split_prefix(arguments.pattern)
-        scope = _scope(self._workspace, _joined(arguments.path, prefix))
-        test = matcher(rest or "**")
+        scope = _scope(self._workspace, _joined(arguments.path, prefix), call)
+        test = Seen(matcher(rest or "**"), self._sight(scope.folder), names=True)
         found, cut = await listing(scope, ["--files", "--null"], test)
         hidden: list[str] = []
         if not scope.everything:
@@ -72,6 +76,7 @@ class Glob(Tool[GlobArguments]):
             notes.append("[ignore rules hide all of these]")
         if hidden:
             notes.append(_hidden_note(scope, hidden, bool(hidden_cut)))
+        notes += test.notes()
         if not found:
             return ToolOutput.of("\n".join(["No files found.", *notes]))
         names = [show(self._workspace, scope.folder / path) for path in found]
@@ -105,8 +110,10 @@ class Grep(Tool[GrepArguments]):
     kind: ClassVar[ToolKind] = "read"
     arguments = GrepArguments
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, sight: Sight = all_is_seen) -> None:
+        """`sight`: what is left out below a folder."""
         self._workspace = workspace
+        self._sight = sight
 
     def accesses(self, arguments: GrepArguments) -> tuple[Access, ...]:
         """The folder or file that it searches."""
@@ -126,7 +133,7 @@ class Grep(Tool[GrepArguments]):
 
     async def run(self, arguments: GrepArguments, call: Call) -> ToolOutput:
         """The matches."""
-        options, test, scope = self._prepared(arguments)
+        options, test, scope = self._prepared(arguments, call)
         wanted = arguments.offset + (arguments.head_limit or MAX_CHARACTERS)
         visible: list[str] | None = None
         if arguments.output_mode == "content":
@@ -144,6 +151,7 @@ class Grep(Tool[GrepArguments]):
         notes = [f"[the search {cut}: there may be more]"] if cut else []
         if not scope.everything:
             notes += await self._hidden(scope, options, test, visible)
+        notes += test.notes()
         if not entries:
             return ToolOutput.of("\n".join(["No matches found.", *notes]))
         if arguments.offset >= len(entries):
@@ -151,7 +159,7 @@ class Grep(Tool[GrepArguments]):
         limit = arguments.head_limit or len(entries)
         return ToolOutput.of(_listed(entries, arguments.offset, limit, notes, ""))
 
-    def _prepared(self, arguments: GrepArguments) -> tuple[list[str], _Test, Scope]:
+    def _prepared(self, arguments: GrepArguments, call: Call) -> tuple[list[str], Seen, Scope]:
         if not arguments.pattern:
             raise ToolError("the pattern is empty")
         if len(arguments.pattern) > 20_000:
@@ -173,17 +181,18 @@ class Grep(Tool[GrepArguments]):
         if arguments.type:
             options.append(f"--type={arguments.type}")
         path, glob = self._where(arguments)
-        test = _Test(glob)
         if glob and "/" not in glob and not glob.startswith("!") and not arguments.type:
             # A type narrows the search without overriding ignore rules, which --glob would.
             options += [f"--type-add=lettaglob:{glob}", "--type=lettaglob"]
-        return options, test, _scope(self._workspace, path)
+        scope = _scope(self._workspace, path, call)
+        sight = all_is_seen if scope.target else self._sight  # a file that is named was judged by itself
+        return options, Seen(_Test(glob), sight(scope.folder)), scope
 
     def _label(self, scope: Scope, numbers: bool) -> _Label:
         return _Label(self._workspace, scope, numbers)
 
     async def _hidden(
-        self, scope: Scope, options: list[str], test: _Test, visible: list[str] | None
+        self, scope: Scope, options: list[str], test: Seen, visible: list[str] | None
     ) -> list[str]:
         files = ["-l", "--null", *options]
         if visible is None:
@@ -247,16 +256,20 @@ class LS(Tool[LSArguments]):
 
     async def run(self, arguments: LSArguments, call: Call) -> ToolOutput:
         """The names: folders with `/`, symlinks with `@`, folders first."""
-        path = locate(self._workspace, arguments.path)
+        path = located(self._workspace, arguments.path, call)
         name = show(self._workspace, path)
         tests = [matcher(pattern.rstrip("/")) for pattern in arguments.ignore]
         try:
-            with os.scandir(path) as entries:
-                found = sorted(
-                    (not entry.is_dir(), os.fsencode(entry.name), _entry(entry))
-                    for entry in entries
-                    if not any(test(entry.name) for test in tests)
-                )
+            folder = open_folder(path)
+            try:
+                with os.scandir(folder) as entries:
+                    found = sorted(
+                        (not entry.is_dir(), os.fsencode(entry.name), _entry(entry))
+                        for entry in entries
+                        if not any(test(entry.name) for test in tests)
+                    )
+            finally:
+                os.close(folder)
         except FileNotFoundError as error:
             raise missing(path, name) from error
         except NotADirectoryError as error:
@@ -281,8 +294,8 @@ def _joined(path: str | None, below: str) -> str:
     return f"{path.rstrip('/') or '/'}/{below}"
 
 
-def _scope(workspace: Workspace, path: str) -> Scope:
-    target = locate(workspace, path)
+def _scope(workspace: Workspace, path: str, call: Call) -> Scope:
+    target = located(workspace, path, call)
     if not os.path.lexists(target):
         raise missing(target, show(workspace, target))
     return scope_of(target, workspace.project, workspace.environment)

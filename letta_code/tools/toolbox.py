@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from letta_code.memory.git.repository import Author, MemoryRepository
+    from letta_code.tools.sight import Sight
 
 
 class Toolbox:
@@ -51,10 +52,12 @@ def build_toolbox(
     project: str = "",
     holds: bool = False,
     agents_tools: Sequence[str] = (),
+    sight: Sight | None = None,
 ) -> Toolbox:
     """The tools for one session: all, or those named in `allowed`, without those in `disallowed`.
     `project` and `holds` are for `MemoryWriter`. `agents_tools` names tools that are offered only to agents
-    that have them: those of an agent imported from Letta, and `memory_apply_patch`.
+    that have them: those of an agent imported from Letta, and `memory_apply_patch`. `sight` is what searches
+    leave out (nothing, when it is None).
 
     Raises:
         UsageError: a name is not a tool's.
@@ -68,6 +71,7 @@ def build_toolbox(
     from letta_code.tools.search import LS, Glob, Grep
     from letta_code.tools.seen import SeenFiles
     from letta_code.tools.shell import Bash, BashOutput, KillShell, ShellPool
+    from letta_code.tools.sight import all_is_seen
     from letta_code.tools.todo import TodoWrite
 
     seen = SeenFiles()
@@ -79,8 +83,8 @@ def build_toolbox(
         Write(workspace, seen),
         Edit(workspace, seen),
         MultiEdit(workspace, seen),
-        Glob(workspace),
-        Grep(workspace),
+        Glob(workspace, sight or all_is_seen),
+        Grep(workspace, sight or all_is_seen),
         LS(workspace),
         Bash(workspace, shells),
         BashOutput(shells),

@@ -232,7 +232,7 @@ async def test_preview_shows_the_change_and_does_nothing(bench: Bench) -> None:
     assert bench.edit.preview(EditArguments(file_path="f", old_string="zz", new_string="b")) == ()
 
 
-async def test_mode_symlink_and_hard_link_survive(bench: Bench) -> None:
+async def test_mode_and_symlink_survive_and_a_hard_link_when_the_person_agreed(bench: Bench) -> None:
     path = bench.put("f", b"a\n")
     path.chmod(0o751)
     (bench.project / "link").symlink_to("f")
@@ -240,8 +240,11 @@ async def test_mode_symlink_and_hard_link_survive(bench: Bench) -> None:
     assert (bench.project / "link").is_symlink()
     assert stat.S_IMODE(path.stat().st_mode) == 0o751
     os.link(path, bench.project / "twin")
-    await bench.change("f", "b", "c")
+    arguments = EditArguments(file_path="f", old_string="b", new_string="c")
+    await bench.edit.run(arguments, Call("call-1", consented=True))
     assert (bench.project / "twin").read_bytes() == b"c\n"
+    assert "keep the old content" in await bench.change("f", "c", "d")
+    assert (path.read_bytes(), (bench.project / "twin").read_bytes()) == (b"d\n", b"c\n")
     assert sorted(os.listdir(bench.project)) == ["f", "link", "twin"]
 
 
