@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import termios
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -108,22 +111,46 @@ class TypeAhead:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Keep keys as they are typed while the block runs."""
-        before = termios.tcgetattr(self._descriptor)
-        quiet = termios.tcgetattr(self._descriptor)
+        try:
+            before = termios.tcgetattr(self._descriptor)
+            quiet = termios.tcgetattr(self._descriptor)
+        except termios.error:  # the terminal is gone, which ends the chat
+            yield
+            return
         quiet[0] &= ~(termios.ICRNL | termios.IXON)
         quiet[3] &= ~(termios.ECHO | termios.ICANON)
         quiet[3] |= termios.ISIG | termios.NOFLSH  # Ctrl-C must not throw away what was typed before it
-        termios.tcsetattr(self._descriptor, termios.TCSANOW, quiet)
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            """Ctrl-Z: the shell gets the terminal as it was; `fg` makes it quiet again."""
+            self._set(before)
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, stop)
+            self._set(quiet)
+
+        stopped = signal.signal(signal.SIGTSTP, stop)
+        self._set(quiet)
         try:
             yield
         finally:
             self.collect()
-            termios.tcsetattr(self._descriptor, termios.TCSANOW, before)
+            self._set(before)
+            signal.signal(signal.SIGTSTP, stopped)
+
+    def _set(self, attributes: list[Any]) -> None:
+        try:
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, attributes)
+        except termios.error:
+            return  # it is gone
 
     def collect(self) -> None:
         """Take what was typed so far out of the terminal, so that it cannot answer a question."""
         while select.select([self._descriptor], [], [], 0)[0]:
-            chunk = os.read(self._descriptor, 4096)
+            try:
+                chunk = os.read(self._descriptor, 4096)
+            except OSError:  # the terminal is gone
+                break
             if not chunk:
                 break
             self._bytes += chunk

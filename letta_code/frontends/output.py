@@ -81,7 +81,7 @@ class Output:
                 if error.errno not in (errno.EPIPE, errno.EIO):
                     raise
                 self.closed = True
-                _point_at_nothing(self._stream)
+                point_at_nothing(self._stream)
                 self._gone()
         return len(text)
 
@@ -109,7 +109,7 @@ def _unblocked(descriptor: int) -> int:
         return descriptor  # no terminal, or one that we may not open again
 
 
-def _point_at_nothing(stream: TextIO) -> None:
+def point_at_nothing(stream: TextIO) -> None:
     """What is still buffered must not fail once more when the interpreter flushes at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:

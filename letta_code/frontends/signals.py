@@ -12,6 +12,7 @@ import asyncio
 import os
 import select
 import signal
+import sys
 import termios
 import threading
 import time
@@ -21,6 +22,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
 from letta_code.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED
+from letta_code.frontends.output import point_at_nothing
 from letta_code.tools.processes import end_all
 
 EXIT_HANGUP = 129  # 128 + SIGHUP
@@ -92,11 +94,17 @@ class Ending:
         code = EXIT_FAILED
         try:
             code = asyncio.run(self._run(main))
-        except (asyncio.CancelledError, OSError):  # a terminal that is gone refuses to be restored
-            if self.code is None and not self._is_terminal_gone():
+        except asyncio.CancelledError:
+            if self.code is None:
                 raise
-        if self.code is None and self._is_terminal_gone():
-            self.code = EXIT_HANGUP
+        except OSError:
+            if not self._is_terminal_gone():
+                raise
+        if self._is_terminal_gone():
+            self.code = EXIT_HANGUP if self.code is None else self.code
+            for stream in (sys.stdout, sys.stderr):
+                if stream.isatty():
+                    point_at_nothing(stream)
         return code if self.code is None else self.code
 
     async def _run(self, main: Coroutine[Any, Any, int]) -> int:
