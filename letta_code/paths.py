@@ -104,6 +104,10 @@ class Paths:
         """One append-only transcript."""
         return self.conversations(key) / f"{checked_id(conversation_id, 'conv')}.jsonl"
 
+    def undo(self, key: AgentKey, conversation_id: str) -> Path:
+        """What files held before a conversation's tools changed them."""
+        return self.data / "undo" / key.org / key.agent / checked_id(conversation_id, "conv")
+
     def all_conversations(self) -> Path:
         """Folder of all agents' transcripts: `<org>/<agent>/<conversation>.jsonl`."""
         return self.data / "conversations"
@@ -141,6 +145,13 @@ class Paths:
     def overflow(self, conversation_id: str) -> Path:
         """Full texts of tool outputs that were cut, for the model to read."""
         return self.cache / "overflow" / checked_id(conversation_id, "conv")
+
+    def project_copies(self, project: Path) -> Path:
+        """Copies of a project's files from before the last shell command."""
+        from hashlib import sha256
+
+        digest = sha256(os.fsencode(project)).hexdigest()
+        return self.cache / "project-copies" / digest[:32]
 
     def log_file(self) -> Path:
         """Tracebacks of bugs and other diagnostics."""

@@ -112,7 +112,7 @@ def visible_messages(history: History, key: PromptKey) -> tuple[Message, ...]:
     """The conversation as a request with the prompt `key` sends it: without the memory updates that were
     sent under an older system prompt, since what they say is older than `key`."""
     current = set()
-    for step in reversed(history.steps):
+    for step in reversed(history.present_steps):
         if (step.sent.prompt.base, step.sent.prompt.revision) != (key.base, key.revision):
             break
         if step.sent.update is not None:

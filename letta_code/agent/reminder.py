@@ -46,10 +46,16 @@ class Reminder:
         self._conversation_id = conversation_id
         self._told: dict[str, str] = {}
 
-    async def text(self, first: bool, messages: Sequence[Message] = (), window: int = 0) -> str:
+    async def text(
+        self,
+        first: bool,
+        messages: Sequence[Message] = (),
+        window: int = 0,
+        news: Sequence[str] = (),
+    ) -> str:
         """The reminder for the next message; "" when nothing changed. `first`: the conversation is new,
         so the project's own instructions go along. `messages` is the conversation so far, `window` the
-        model's (tokens; 0: not known)."""
+        model's (tokens; 0: not known), `news` what an undo did since the last message."""
         opening = not self._told
         facts = self._facts(datetime.now().astimezone())
         lines = [f"{name}: {value}" for name, value in facts.items() if self._told.get(name) != value]
@@ -62,6 +68,7 @@ class Reminder:
         self._last, self._untold = self._untold, ""
         if self._last:
             parts.append(self._last)
+        parts += [escaped(item, "system-reminder") for item in news]
         if self.memory is not None:
             parts += self.memory.parts(messages, window)
         if not parts:

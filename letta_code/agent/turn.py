@@ -155,8 +155,9 @@ class Turn:
 
     async def _input(self) -> Message:
         session = self._session
+        history = session.conversation.history
         reminder = await session.reminder.text(
-            not session.conversation.history.entries, session.conversation.messages, session.model.info.window
+            not history.entries, history.messages, session.model.info.window, history.news
         )
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)

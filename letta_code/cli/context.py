@@ -142,7 +142,7 @@ def _of_turn(history: History | None, turn: int) -> tuple[PromptKey, list[str]]:
         raise UsageError(f"turn {turn} has no answer in this conversation", f"the last one is turn {last}")
     key = steps[-1].sent.prompt
     assert history is not None
-    before = history.steps[: history.steps.index(steps[-1]) + 1]
+    before = history.steps_until(steps[-1])
     return key, [
         step.sent.update.message.text
         for step in before

@@ -17,6 +17,9 @@
     step          at, turn, step, assistant, results              the commit: answer, results and memory
                                                                   update are part of the conversation now
     turn          at, turn, status, error, dropped                the turn is over
+    undo          at, turn, turns, note                           files were changed back; the messages of
+                                                                  `turns` are not part of it any more, and
+                                                                  the next input tells the model `note`
     repair        cut                                             a torn line was cut off here
 
 What has no `step` record is not part of the conversation, except the person's input, which is part of it
@@ -138,6 +141,10 @@ class History:
         self.extra = ""
         self.pending: Pending | None = None
         self.problems: list[str] = []
+        self.news: list[str] = []
+        """What an undo did, as far as no input has told the model."""
+        self._told: dict[int, list[str]] = {}  # turn → the news that its input told
+        self._gone: dict[int, int] = {}  # turn without messages → the turn after which an undo took them
         self._inputs: dict[int, int] = {}  # turn → index of its input in `entries`
         self._open: int | None = None  # the turn that has begun and not ended
 
@@ -148,8 +155,19 @@ class History:
 
     @property
     def last_prompt(self) -> PromptKey | None:
-        """The key of the prompt that the last committed step was sent."""
-        return self.steps[-1].sent.prompt if self.steps else None
+        """The key of the prompt that was sent with the last step whose messages are part of this."""
+        steps = self.present_steps
+        return steps[-1].sent.prompt if steps else None
+
+    @property
+    def present_steps(self) -> list[Step]:
+        """The steps whose messages are part of the conversation: no undo has taken them away."""
+        return [step for step in self.steps if step.turn not in self._gone] if self._gone else self.steps
+
+    def steps_until(self, last: Step) -> list[Step]:
+        """The steps whose messages were part of the conversation when `last` was made, and `last`."""
+        steps = self.steps[: self.steps.index(last) + 1]
+        return [step for step in steps if self._gone.get(step.turn, last.turn) >= last.turn]
 
     @property
     def unfinished(self) -> Unfinished | None:
@@ -200,6 +218,7 @@ class History:
                 self.turns = max(self.turns, entry.turn)
                 self.pending = None
                 self._open = entry.turn
+                self._told[entry.turn], self.news = self.news, []
                 self._inputs[entry.turn] = len(self.entries)
                 self.entries.append(entry)
             case "turn":
@@ -207,6 +226,8 @@ class History:
                 self._end(record)
             case "partial":
                 self.partials.append(_partial(record, len(self.entries)))
+            case "undo":
+                self._undo(record)
             case "prompt":
                 self.extra = str(record["text"])
             case "conversation":
@@ -248,7 +269,28 @@ class History:
         index = self._inputs.get(int(record["turn"]))
         if record.get("dropped") and index is not None and index == len(self.entries) - 1:
             del self.entries[index]
+            self.news[:0] = self._told.pop(int(record["turn"]), [])
             self.partials = [replace(item, before=min(item.before, index)) for item in self.partials]
+
+    def _undo(self, record: Record) -> None:
+        turns = {int(turn) for turn in record["turns"]}
+        self.turns = max(self.turns, int(record["turn"]))
+        self._gone |= {turn: self.turns for turn in turns if turn not in self._gone}
+        for turn in sorted(turns, reverse=True):
+            self.news[:0] = self._told.pop(turn, [])
+        if record["note"]:
+            self.news.append(str(record["note"]))
+        if turns:
+            self.pending, self._open = None, None
+            kept = [index for index, entry in enumerate(self.entries) if entry.turn not in turns]
+            place = {index: place for place, index in enumerate(kept)}
+            self._inputs = {turn: place[at] for turn, at in self._inputs.items() if at in place}
+            self.partials = [
+                replace(item, before=sum(index < item.before for index in kept))
+                for item in self.partials
+                if item.turn not in turns
+            ]
+            self.entries = [self.entries[index] for index in kept]
 
 
 def _words(message: Message) -> str:

@@ -5,7 +5,8 @@ An open conversation is locked: two processes never append to one transcript.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,6 +144,13 @@ class Conversation:
         self.recover()
         record = {"kind": "turn", "at": now(), "turn": self.turns, "status": status, "error": error}
         self._add(record | {"dropped": dropped}, sync=True)
+
+    def undo(self, turns: Sequence[int], note: str) -> None:
+        """Record that files were changed back. The messages of `turns` are no longer part of the
+        conversation; `note` is what the next input tells the model, when it is not empty."""
+        self.recover()
+        record = {"kind": "undo", "at": now(), "turn": self.turns, "turns": list(turns), "note": note}
+        self._add(record, sync=True)
 
     def recover(self) -> bool:
         """Commit an answer that a crash or a full disk left without its checkpoint; returns whether
@@ -326,6 +334,8 @@ class ConversationStore:
             try:
                 path.unlink()
                 path.with_suffix(".lock").unlink(missing_ok=True)
+                if (kept := self._paths.undo(summary.key, summary.id)).exists():
+                    shutil.rmtree(kept)
             except OSError as error:
                 raise StorageError(f"cannot delete {path}: {error.strerror}") from error
 

@@ -188,6 +188,8 @@ class Bash(Tool[BashArguments]):
 
     async def run(self, arguments: BashArguments, call: Call) -> ToolOutput:
         """Run it and wait for it, or start it in the background."""
+        undo = self._workspace.undo if self.has_effects(arguments) else None
+        running = None if undo is None else await undo.before_command(call, arguments.command)
         if arguments.run_in_background:
             seconds = None if arguments.timeout is None else arguments.timeout / 1000
             shell = self._shells.background(arguments.command, seconds)
@@ -195,7 +197,10 @@ class Bash(Tool[BashArguments]):
                 f"Started in the background as {shell.id}: BashOutput reads its output, KillShell stops it."
             )
             return ToolOutput.of(text, CommandDisplay(arguments.command, text, None))
-        return await self._foreground(arguments, call)
+        output = await self._foreground(arguments, call)
+        if undo is not None:
+            await undo.after_command(running)
+        return output
 
     async def _foreground(self, arguments: BashArguments, call: Call) -> ToolOutput:
         seconds = (arguments.timeout or DEFAULT_TIMEOUT) / 1000
