@@ -20,8 +20,9 @@ from letta_code.tools.destructive import destruction
 from letta_code.tools.path_permissions import PathJudge
 from letta_code.tools.rules import Rule
 from letta_code.tools.shell_paths import MOST, Places, candidates, hands_over_names, listed, unknown_names
-from letta_code.tools.shell_reading import is_sink, reads
-from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, base_name, parse
+from letta_code.tools.shell_reading import exposed, is_sink, reads
+from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, parse
+from letta_code.tools.shell_wrappers import base_name
 from letta_code.tools.verdicts import ALLOW, Kind, Standing, Verdict, planning, strictest
 
 if TYPE_CHECKING:
@@ -62,11 +63,12 @@ class CommandJudge:
         granted = self._standing.mode == "bypassPermissions" or exactly
         verdicts += [self._judge_redirect(redirect, places, granted) for redirect in code.redirects]
         if not granted:
-            if code.unknown:
-                everything = any(rule.tool == "Bash" and not rule.pattern for rule in self._standing.allow)
-                if not everything or self._standing.mode == "plan":
-                    verdicts.append(self._ask_command(code.unknown[0], command, code))
+            if code.unknown and not self._everything():
+                verdicts.append(self._ask_command(code.unknown[0], command, code))
             verdicts += [self._judge_simple(simple, command, code) for simple in code.commands]
+            if (name := exposed(code)) and not self._everything():
+                reason = f"it would print ${name}, which is secret by its name"
+                verdicts.append(self._ask_command(reason, command, code, reading=True))
             verdicts += self._judge_reading(command, code, places)
             verdicts.append(self._secrets(code, places))
         return strictest(verdicts)
@@ -221,6 +223,12 @@ class CommandJudge:
         if allowed and self._standing.mode != "plan":
             return ALLOW
         return self._ask_command(f"it runs `{one_line(simple.argv[0] or '', 40)}`", command, code)
+
+    def _everything(self) -> bool:
+        """Whether any command is allowed."""
+        return self._standing.mode != "plan" and any(
+            rule.tool == "Bash" and not rule.pattern for rule in self._standing.allow
+        )
 
     def _granted_whole(self, command: str) -> bool:
         return self._standing.mode != "plan" and any(

@@ -9,8 +9,9 @@ import re
 
 from letta_code.tools.rules import normalised
 from letta_code.tools.shell_reading import is_sink
-from letta_code.tools.shell_syntax import ShellCode, base_name
+from letta_code.tools.shell_syntax import ShellCode
 from letta_code.tools.shell_words import Word
+from letta_code.tools.shell_wrappers import base_name
 
 _ALWAYS = frozenset(
     {"fdisk", "halt", "parted", "poweroff", "reboot", "sfdisk", "shred", "shutdown", "wipefs"}

@@ -16,8 +16,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from letta_code.errors import UsageError
-from letta_code.tools.shell_syntax import SimpleCommand, base_name
+from letta_code.tools.shell_syntax import SimpleCommand
 from letta_code.tools.shell_words import Word
+from letta_code.tools.shell_wrappers import base_name
 
 _SYNTAX = re.compile(r"([A-Za-z_][A-Za-z0-9_*-]*)(?:\((.+)\))?\Z", re.DOTALL)
 _ALIASES = {

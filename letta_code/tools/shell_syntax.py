@@ -8,12 +8,13 @@ the reason: whoever judges must ask then. No judgement is made here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from letta_code.tools.shell_shapes import entered_first, odd_test
 from letta_code.tools.shell_trust import doubt, odd_characters
-from letta_code.tools.shell_words import Variables, Word, parser, text_of, word
+from letta_code.tools.shell_words import Variables, Word, expanded, parser, text_of, used_variables, word
+from letta_code.tools.shell_wrappers import HARMLESS_FOR_A_COMMAND, WRAPPERS, base_name
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -25,13 +26,15 @@ class SimpleCommand:
     like, which only run what follows in the list; `assigned` are variables set for it alone.
 
     `choices` lists what its unknown words may be; `unlisted` says that some cannot be listed, because they
-    come from variables set outside the command ("inherited") or from what it does ("computed")."""
+    come from variables set outside the command ("inherited") or from what it does ("computed"). `secrets`
+    are variables in its words that are secret by their names."""
 
     argv: tuple[Word, ...]
     wrapper: bool = False
     assigned: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     unlisted: Literal["", "inherited", "computed"] = ""
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,17 @@ class Redirect:
 @dataclass(slots=True)
 class ShellCode:
     """All that is in a command. `recursive` names functions that call themselves; `variables` are those
-    that it sets."""
+    that it sets; `secrets` are variables, secret by their names, that it uses outside of simple commands;
+    `perhaps` are commands whose name is one of several. `enters` is the folder in which all but the first
+    command run, when that is certain: `cd folder && …`."""
 
     commands: list[SimpleCommand] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     recursive: list[str] = field(default_factory=list)
+    secrets: list[str] = field(default_factory=list)
+    perhaps: list[SimpleCommand] = field(default_factory=list)
+    enters: str | None = None
     variables: Variables = field(default_factory=Variables)
 
 
@@ -78,12 +86,12 @@ _WORDS = frozenset(
     }
 )
 _FILE_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")
-_NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _HARMLESS_VARIABLE = re.compile(r"(?!.*proxy|npm_)[a-z_][a-z0-9_]*\Z")
-_HARMLESS_FOR_A_COMMAND = frozenset(
-    {"LC_ALL", "LANG", "LANGUAGE", "TZ", "NO_COLOR", "LC_COLLATE", "LC_CTYPE"}
-)
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_SECRET = re.compile(
+    r"(?!OLDPWD\Z|PWD\Z)(?:.*_)?(?:API_?)?(?:KEY|TOKEN|SECRET|PASS|PASSWD|PASSPHRASE|PASSWORD|PWD|PAT|AUTH"
+    r"|CREDENTIAL|COOKIE|DSN)S?(?:_.*)?\Z|.*(?:TOKEN|SECRET|PASSW|APIKEY|DATABASE_URL).*\Z"
+)
 
 
 def parse(command: str) -> ShellCode:
@@ -105,7 +113,10 @@ def _parse_into(code: ShellCode, command: str, depth: int) -> None:
     if reason := doubt(tree.root_node, source):
         code.unknown.append(reason)
     code.variables.learn(tree.root_node)
-    _Reader(code, depth).visit(tree.root_node)
+    reader = _Reader(code, depth)
+    if depth == 0:
+        code.enters = entered_first(tree.root_node)
+    reader.visit(tree.root_node)
 
 
 class _Reader:
@@ -116,6 +127,7 @@ class _Reader:
         self.depth = depth
         self._choices: tuple[str, ...] = ()
         self._unlisted: Literal["", "inherited", "computed"] = ""
+        self._secrets: tuple[str, ...] = ()
 
     def visit(self, root: Node) -> None:
         pending = [root]  # no recursion: input may be nested deeply
@@ -135,16 +147,18 @@ class _Reader:
     def _visit_command(self, node: Node) -> None:
         assigned = []
         argv: list[Word] = []
-        self._choices, self._unlisted = (), ""
+        self._choices, self._unlisted, self._secrets = (), "", ()
         for child in (*node.children, *_later_words(node)):
             if child.type == "variable_assignment":
                 assigned.append(text_of(child).split("=", 1)[0].rstrip("+"))
-            elif child.type == "command_name":
-                argv.append(word(child.children[0]) if child.children else word(child))
             elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
-                argv.append(word(child))
+                node = child.children[0] if child.type == "command_name" and child.children else child
+                argv += expanded(node)
                 if argv[-1] is None:
-                    self._note_unknown(child)
+                    self._note_unknown(node)
+                self._secrets += self._secret(node)
+        if argv[:1] == [None] and not self._unlisted:
+            self.code.perhaps += [SimpleCommand((name, *argv[1:])) for name in self._choices]
         self._add(argv, tuple(assigned))
 
     def _note_unknown(self, node: Node) -> None:
@@ -165,7 +179,10 @@ class _Reader:
         name = name.rstrip("+")
         harmless = bool(_HARMLESS_VARIABLE.match(name))
         if node.parent is not None and node.parent.type == "command":
-            harmless = name in _HARMLESS_FOR_A_COMMAND
+            program = node.parent.child_by_field_name("name")
+            harmless = name in HARMLESS_FOR_A_COMMAND or (
+                name == "IFS" and program is not None and text_of(program) == "read"
+            )
         if not harmless:
             self._not_known(f"it sets the variable {name[:40]}")
         if node.parent is not None and "'" in value and ("$(" in value or "`" in value):
@@ -193,9 +210,25 @@ class _Reader:
                 return
             pending.extend(inner.children)
 
+    def _secret(self, node: Node) -> tuple[str, ...]:
+        own = {name for name in self.code.variables.values if name.islower()}
+        names = (name for name in used_variables(node) if name not in own)
+        return tuple(name for name in names if _SECRET.match(name.upper()))
+
+    def _visit_simple_expansion(self, node: Node) -> None:
+        """A secret is printed by what uses it, except by a test; simple commands keep their own list."""
+        around = node.parent
+        while around is not None and around.type not in ("command", "test_command", "command_substitution"):
+            if around.type.endswith(("_redirect", "_assignment", "_body")):
+                break
+            around = around.parent
+        if around is None or around.type not in ("command", "test_command"):
+            self.code.secrets += self._secret(node)
+
     def _visit_expansion(self, node: Node) -> None:
         if not _EXPANSION.match(text_of(node)):
             self._not_known(f"`{text_of(node)[:40]}` is only known when it runs")
+        self._visit_simple_expansion(node)
 
     def _visit_file_redirect(self, node: Node) -> None:
         target = node.child_by_field_name("destination")
@@ -219,14 +252,8 @@ class _Reader:
             self._not_known("words after a redirection are not understood")
 
     def _visit_test_command(self, node: Node) -> None:
-        text = text_of(node)
-        words = set(text.split())
-        if "-v" in words or "-R" in words or ("'" in text and ("$(" in text or "`" in text)):
-            self._not_known("its test cannot be checked")
-        if text.startswith("[[") and words & _NUMBER_TESTS:
-            for left, operator, right in zip(text.split(), text.split()[1:], text.split()[2:], strict=False):
-                if operator in _NUMBER_TESTS and not (_plain_number(left) and _plain_number(right)):
-                    self._not_known("its arithmetic is only known when it runs")
+        if reason := odd_test(node, self.code.variables):
+            self._not_known(reason)
 
     def _visit_binary_expression(self, node: Node) -> None:
         """Part of a test or of arithmetic, judged there."""
@@ -252,14 +279,17 @@ class _Reader:
             self._not_known("the name of a command is only known when it runs")
             return
         words = tuple(argv)
-        unwrap = _WRAPPERS.get(base_name(name))
+        unwrap = WRAPPERS.get(base_name(name))
         inner = None if unwrap is None else unwrap(words)
-        asks = base_name(name) in ("sudo", "doas", "xargs", "find") or unwrap is None or inner is None
         if inner is None and unwrap is not None and base_name(name) not in ("find", "env"):
             self._not_known(f"what `{name}` runs here is not understood")
+        wraps = inner is not None and base_name(name) not in ("sudo", "doas", "xargs", "find")
         if base_name(name) in _SHELLS and words[1:2] == ("-c",) and None not in words[:3]:
-            asks = False  # what it runs is judged by itself
-        self.code.commands.append(SimpleCommand(words, not asks, assigned, self._choices, self._unlisted))
+            wraps = True  # what it runs is judged by itself
+        wraps = wraps and re.fullmatch(r"(?:/usr)?/bin/[^/]*|[^/]*", name) is not None
+        self.code.commands.append(
+            SimpleCommand(words, wraps, assigned, self._choices, self._unlisted, self._secrets)
+        )
         for command in inner or ():
             if command:
                 self._add(list(command), ())
@@ -304,94 +334,3 @@ def _belongs_to_command(redirect: Node) -> bool:
     around = redirect.parent
     body = None if around is None else around.child_by_field_name("body")
     return body is not None and body.type == "command"
-
-
-def _plain_number(text: str) -> bool:
-    return bool(re.fullmatch(r"-?\d+|\$[#?]", text.strip("\"'")))
-
-
-def base_name(name: str) -> str:
-    """The program's name without its folder."""
-    return name.rsplit("/", 1)[-1]
-
-
-# Wrappers: how to find what they run. Each returns None when that is not understood.
-
-Found = list[tuple[Word, ...]] | None
-
-
-def _after_options(argv: tuple[Word, ...], valued: str = "", plain: str = "") -> tuple[Word, ...] | None:
-    """The words after the options. `valued` are letters of options that take a value, `plain` of those
-    that do not; anything else is not understood."""
-    index = 1
-    while index < len(argv):
-        part = argv[index]
-        if part is None:
-            return None
-        if part == "--":
-            return argv[index + 1 :]
-        if not part.startswith("-") or part == "-":
-            return argv[index:]
-        if len(part) == 2 and part[1] in valued:
-            index += 2
-        elif (len(part) > 2 and part[1] in valued) or (set(part[1:]) <= set(plain)):
-            index += 1
-        else:
-            return None
-    return ()
-
-
-def _simple(valued: str = "", plain: str = "", skip: int = 0) -> Callable[[tuple[Word, ...]], Found]:
-    def unwrap(argv: tuple[Word, ...]) -> Found:
-        rest = _after_options(argv, valued, plain)
-        return None if rest is None or None in rest[:skip] else [rest[skip:]]
-
-    return unwrap
-
-
-def _env(argv: tuple[Word, ...]) -> Found:
-    rest = _after_options(argv, "u", "i0")
-    if rest is None:
-        return None
-    while rest and rest[0] is not None and "=" in rest[0]:
-        if rest[0].split("=", 1)[0] not in _HARMLESS_FOR_A_COMMAND:
-            return None
-        rest = rest[1:]
-    return [rest] if rest else None
-
-
-def _xargs(argv: tuple[Word, ...]) -> Found:
-    rest = _after_options(argv, "nPLIsd", "0rtx")
-    return None if rest is None else [(*(rest or ("echo",)), None)]
-
-
-def _find(argv: tuple[Word, ...]) -> Found:
-    found: list[tuple[Word, ...]] = []
-    index = 1
-    while index < len(argv):
-        if argv[index] in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next((at for at in range(index + 1, len(argv)) if argv[at] in (";", "+")), len(argv))
-            found.append(tuple(None if part and "{}" in part else part for part in argv[index + 1 : end]))
-            index = end
-        index += 1
-    return found or None
-
-
-_WRAPPERS = {
-    "command": _simple(plain="p"),
-    "builtin": _simple(),
-    "exec": _simple(),
-    "nohup": _simple(),
-    "time": _simple(plain="p"),
-    "coproc": _simple(),
-    "setsid": _simple(plain="cfw"),
-    "stdbuf": _simple("ioe"),
-    "nice": _simple("n"),
-    "ionice": _simple("cn", "t"),
-    "timeout": _simple("ks", "v", skip=1),
-    "sudo": _simple("ugpC", "nEHkSb"),
-    "doas": _simple("u", "n"),
-    "env": _env,
-    "xargs": _xargs,
-    "find": _find,
-}

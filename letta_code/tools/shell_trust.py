@@ -50,7 +50,7 @@ def odd_characters(command: str) -> bool:
     """Whether there are characters that a person does not see, or that programs split words at and bash
     does not: controls, format characters (zero-width, right-to-left), blanks beyond ASCII."""
     if command.isascii():
-        return any(char < " " and char not in "\t\n" or char == "\x7f" for char in command)
+        return any((char < " " and char not in "\t\n") or char == "\x7f" for char in command)
     return any(
         unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs") and char not in " \t\n"
         for char in command
@@ -171,9 +171,12 @@ def _documents_believed(documents: list[Node], source: bytes) -> bool:
             return False
         if body is not None and (body.start_byte < newline + 1 or body.end_byte > at):
             return False
-        if word.encode() == name and not _HERE.fullmatch(source[newline + 1 : at].decode("utf-8", "replace")):
-            if body is None or not body.children:
-                return False
-        if body is None and source[newline + 1 : at].strip(b"\n") and word.encode() == name:
+        plain = word.encode() == name
+        text = source[newline + 1 : at]
+        if (
+            plain
+            and (body is None or not body.children)
+            and not _HERE.fullmatch(text.decode("utf-8", "replace"))
+        ):
             return False
     return True

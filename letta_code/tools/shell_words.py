@@ -59,7 +59,55 @@ def word(node: Node) -> Word:
         if any(part is None for part in parts) or re.search(r"\{[^}]*[,.]", text):
             return None
         return "".join(part or "" for part in parts)
+    if node.type == "ansi_c_string":
+        return _decoded(text[2:-1])
     return text if not node.is_named and node.type in ("[", "]", "[[", "]]") else None
+
+
+def _decoded(text: str) -> Word:
+    """What stands in `$'…'`; None where its escapes are more than these."""
+    if re.search(
+        r"\\(?![\\'\"?abefnrtv]|x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8})", text
+    ):
+        return None
+    pieces = re.sub(
+        r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|[uU]([0-9A-Fa-f]{1,8})|(.))", _escape, text, flags=re.DOTALL
+    )
+    return pieces if pieces.isascii() and "\0" not in pieces else None  # beyond: the locale decides
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match[4]:
+        return dict(zip("abefnrtv", "\a\b\x1b\f\n\r\t\v", strict=True)).get(match[4], match[4])
+    number = int(match[1] or match[3], 16) if match[1] or match[3] else int(match[2], 8)
+    return chr(number) if number < 0x110000 else "\0"
+
+
+def _word_of_child(node: Node) -> Word:
+    return word(node.children[0] if node.type == "command_name" and node.children else node)
+
+
+def expanded(node: Node) -> list[Word]:
+    """The words that one word becomes: several, when it has braces."""
+    value = word(node)
+    if value is None and node.type in ("word", "concatenation") and _PLAIN.match(text_of(node)):
+        values = braces(text_of(node))
+        if values is not None and len(values) > 1 and not re.search(r"[*?\[]", text_of(node)):
+            return list(values)
+    return [value]
+
+
+def used_variables(node: Node) -> list[str]:
+    """The names of the variables in a word, but for those in commands inside it."""
+    found: list[str] = []
+    pending = [node]
+    while pending:
+        inner = pending.pop()
+        if inner.type == "variable_name":
+            found.append(text_of(inner))
+        if inner.type not in ("command_substitution", "process_substitution"):
+            pending += inner.children
+    return found
 
 
 @dataclass(slots=True)
@@ -76,6 +124,8 @@ class Variables:
             node = pending.pop()
             if node.type in ("variable_assignment", "for_statement"):
                 setters.append(node)
+            elif node.type == "command" and "read" in map(_word_of_child, node.children):
+                self.values |= {text_of(child): None for child in node.children}
             pending.extend(reversed(node.children))
         for _ in range(_ROUNDS):
             before = dict(self.values)
@@ -160,18 +210,21 @@ class Variables:
 
 
 def braces(text: str) -> Values:
-    """The words that bash makes of `a{b,c}d`; None for sequences and more than can be listed."""
-    pending: list[str] = [text]
-    done: list[str] = []
-    while pending:
-        if len(pending) + len(done) > _MOST:
+    """The words that bash makes of `a{b,c}d`, in its order; None for sequences and more than can be
+    listed."""
+    done = [text]
+    while True:
+        if len(done) > _MOST:
             return None
-        each = pending.pop()
-        inner = next((found for found in re.finditer(r"\{([^{}]*)\}", each) if "," in found[1]), None)
-        if inner is not None:
-            pending += [each[: inner.start()] + part + each[inner.end() :] for part in inner[1].split(",")]
-        elif ".." in each and "{" in each:
-            return None
+        for index, each in enumerate(done):
+            inner = next((found for found in re.finditer(r"\{([^{}]*)\}", each) if "," in found[1]), None)
+            if inner is not None:
+                parts = inner[1].split(",")
+                done[index : index + 1] = [
+                    each[: inner.start()] + part + each[inner.end() :] for part in parts
+                ]
+                break
+            if ".." in each and "{" in each:
+                return None
         else:
-            done.append(each)
-    return tuple(done)
+            return tuple(done)

@@ -55,6 +55,7 @@ git ls-files | grep -v test | head -5 | xargs wc -l
 grep -rl foo src | xargs wc -l
 ps -ef
 ps aux
+sed -n 1,5p a.py
 git log 2>/dev/null | head -3
 """
 
@@ -208,7 +209,6 @@ find . -ok cat {} ;
 find . -execdir cat link ;
 tar -tf x --to-command=touch
 awk 'BEGIN{system("touch p")}'
-sed -n 1,5p a.py
 column -t -s, -o /etc/x lf
 git branch >/dev/null new
 sort a.py 2>&1 -o p
