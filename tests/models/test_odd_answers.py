@@ -201,7 +201,7 @@ async def test_c21_a_full_window_is_no_output_limit() -> None:
 
 async def test_an_incomplete_response_is_no_success() -> None:
     item = {"type": "message", "content": [{"type": "output_text", "text": "hel"}]}
-    body = {"status": "cancelled", "output": [item]}
+    body: dict[str, object] = {"status": "cancelled", "output": [item]}
     assert (await refused(RESPONSES, http(json.dumps(body)))).kind == "broken_stream"
     body = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": [item]}
     assert (await heard(RESPONSES, http(json.dumps(body)))).stop == "max_tokens"
