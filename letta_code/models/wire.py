@@ -140,6 +140,8 @@ class WireModel(ABC):
             timeout=httpx2.Timeout(self._idle, connect=min(15.0, self._idle)),
             trust_env=not self._endpoint.loopback,
             follow_redirects=False,
+            # Loading certificates costs more than the rest of a request, and nothing here would use them.
+            verify=not (self._endpoint.loopback and self._endpoint.base_url.startswith("http:")),
         )
         sdk_error = self._connect(http)
         transport: tuple[type[Exception], ...] = (

@@ -13,6 +13,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
@@ -163,9 +164,10 @@ class Tool(ABC, Generic[ArgumentsT]):
         """Free what the tool holds (background processes)."""
 
 
-def compact_schema(arguments: type[BaseModel]) -> dict[str, Any]:
+@cache
+def compact_schema(arguments: type[BaseModel]) -> Mapping[str, Any]:
     """The JSON Schema of an arguments class without what costs tokens and says nothing: titles,
-    `anyOf` with null for optional fields, null defaults, the class docstring."""
+    `anyOf` with null for optional fields, null defaults, the class docstring. The same object every time."""
     schema = arguments.model_json_schema()
     definitions = schema.pop("$defs", {})
     cleaned: dict[str, Any] = _clean(schema, definitions)
