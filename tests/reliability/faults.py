@@ -19,6 +19,8 @@ ANSWER = "The task is done."
 SEEN = "These words were seen before it broke, größer than before"
 IDLE_SECONDS = "0.25"
 ALL_ATTEMPTS = 6
+SILENT_ATTEMPTS = 3
+"""Each of them costs the person a whole idle timeout."""
 
 Place = Literal["server", "nothing listens", "unknown name", "no TLS", "untrusted certificate"]
 
@@ -71,8 +73,8 @@ def _passes(name: str, fault: Mapping[str, Any], times: int = 2, gap: float = 0.
     return Fault(name, turns, Answered(), times + 1, gap)
 
 
-def _stays(name: str, fault: Mapping[str, Any], words: str) -> Fault:
-    return Fault(name, (_broken(fault, repeat=True),), Told(words, 75), ALL_ATTEMPTS)
+def _stays(name: str, fault: Mapping[str, Any], words: str, attempts: int = ALL_ATTEMPTS) -> Fault:
+    return Fault(name, (_broken(fault, repeat=True),), Told(words, 75), attempts)
 
 
 def _final(name: str, fault: Mapping[str, Any], words: str, code: int = 1, kept: bool = True) -> Fault:
@@ -145,7 +147,12 @@ def _network() -> list[Fault]:
         never("nothing listens", "connection refused"),
         never("unknown name", "cannot be resolved"),
         never("no TLS", "TLS failed"),
-        never("untrusted certificate", "certificate is not trusted"),
+        Fault(
+            "untrusted certificate",
+            (),
+            Told("certificate is not trusted"),
+            place="untrusted certificate",
+        ),
         _passes("reset before the answer, for a moment", {"drop": "before", "how": "reset"}),
         _stays("reset before the answer, for good", {"drop": "before", "how": "reset"}, "cannot reach"),
         _passes("closed before the answer", {"drop": "before", "how": "close"}),
@@ -156,9 +163,9 @@ def _network() -> list[Fault]:
 def _streams() -> list[Fault]:
     faults = [
         _passes("silence before the answer, for a moment", {"stall": "forever"}, 1),
-        _stays("silence before the answer, for good", {"stall": "forever"}, "silent for too long"),
+        _stays("silence before the answer, for good", {"stall": "forever"}, "silent for too long", SILENT_ATTEMPTS),
         _passes("silence in the stream, for a moment", {"stall": "forever", "after": 6}, 1),
-        _stays("silence in the stream, for good", {"stall": "forever", "after": 6}, "silent for too long"),
+        _stays("silence in the stream, for good", {"stall": "forever", "after": 6}, "silent for too long", SILENT_ATTEMPTS),
         _passes("nothing but comments in the stream", {"drip": 0.05, "after": 4}, 1),
     ]
     where = {
