@@ -120,6 +120,10 @@ class Paths:
         """Under which names memory keeps the facts of the projects that were seen."""
         return self.data / "known-projects.json"
 
+    def trust(self) -> Path:
+        """Which folders' settings the person trusts."""
+        return self.data / "trust.json"
+
     def typed_lines(self) -> Path:
         """What the person typed in chats, for the line editor's history."""
         return self.data / "history"

@@ -12,9 +12,9 @@ Code already have.
      "sandbox": {"enabled": false, "network": true, "write": []},
      "providers": {"openai": {"api_key": "…", "base_url": "…"}}}
 
-Only the person's own file counts in full. A project's files come with the project, so they may tighten
-(`ask`, `deny`) and never loosen: no allow rule, mode, model, key or address is taken from them. Keys
-that we do not know are left alone.
+Only the person's own file counts in full. A project's files (`project_settings`) may tighten, and loosen
+only when the person trusts them; no model, key or address is ever taken from them. Keys that we do not know
+are left alone.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from letta_code.errors import UsageError
-from letta_code.paths import Paths, project_settings
+from letta_code.paths import Paths
+from letta_code.project_settings import Loosening, ProjectSettings, read_project
+from letta_code.settings_file import environment, parsed, section, text, words
 from letta_code.storage import write_atomically
+from letta_code.trust import TrustStore
 
 MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
 
@@ -42,13 +45,29 @@ class ProviderSettings:
 
 @dataclass(frozen=True, slots=True)
 class PermissionSettings:
-    """Permission rules in the syntax of `tools.rules`, and where tools may work besides the project."""
+    """Permission rules in the syntax of `tools.rules`, and where tools may work besides the project.
+    `origins` says for people where a rule is, by what it does ("allow", …) and its text."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     mode: str = "default"
     directories: tuple[str, ...] = ()
+    origins: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def joined(self, project: ProjectSettings, trusted: bool) -> PermissionSettings:
+        """These with what a project's files tighten and, when it is trusted, loosen."""
+        loosens = project.loosens if trusted else Loosening()
+        rules = {"allow": loosens.allow, "ask": project.ask, "deny": project.deny}
+        origins = {(kind, rule): file for kind, found in rules.items() for rule, file in found}
+        return PermissionSettings(
+            allow=(*self.allow, *(rule for rule, _ in loosens.allow)),
+            ask=(*self.ask, *(rule for rule, _ in project.ask)),
+            deny=(*self.deny, *(rule for rule, _ in project.deny)),
+            mode=loosens.mode or self.mode,
+            directories=(*self.directories, *loosens.directories),
+            origins={**origins, **self.origins},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,8 @@ class Settings:
     environment: Mapping[str, str] = field(default_factory=dict)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    untrusted: ProjectSettings | None = None
+    """A project's settings that would loosen something, and that the person has not trusted."""
 
 
 def load_settings(paths: Paths, project: Path | None = None) -> Settings:
@@ -100,31 +121,31 @@ def load_settings(paths: Paths, project: Path | None = None) -> Settings:
             something, so it is never ignored.
     """
     warnings: list[str] = []
-    own = _read(paths.settings(), warnings)
-    permissions = _section(own, "permissions", paths.settings())
-    ask, deny = _words(permissions, "ask", paths.settings()), _words(permissions, "deny", paths.settings())
-    sandbox = _sandbox(own, paths.settings())
-    for file in project_settings(project) if project is not None else ():
-        root = _read(file, warnings)
-        sandbox = sandbox.tightened(_sandbox(root, file))
-        section = _section(root, "permissions", file)
-        ask += _words(section, "ask", file)
-        deny += _words(section, "deny", file)
+    file = paths.settings()
+    own = _read(file, warnings)
+    permissions, sandbox = _permissions(own, file), _sandbox(own, file)
+    variables, untrusted = environment(own, file), None
+    if project is not None:
+        found = read_project(project)
+        warnings += found.warnings
+        for each, root in found.roots:
+            sandbox = sandbox.tightened(_sandbox(root, each))
+        trusted = not found.loosens or TrustStore(paths).trusts(found.folder, found.digest)
+        permissions = permissions.joined(found, trusted)
+        if trusted:
+            variables |= found.loosens.environment
+        else:
+            untrusted = found
     return Settings(
-        model=_text(own, "model", paths.settings()),
-        fallback_model=_handle(own, "fallbackModel", paths.settings()),
-        permissions=PermissionSettings(
-            allow=_words(permissions, "allow", paths.settings()),
-            ask=ask,
-            deny=deny,
-            mode=_mode(permissions, paths.settings()),
-            directories=_words(permissions, "additionalDirectories", paths.settings()),
-        ),
-        memory=_memory(own, paths.settings()),
+        model=text(own, "model", file),
+        fallback_model=_handle(own, "fallbackModel", file),
+        permissions=permissions,
+        memory=_memory(own, file),
         sandbox=sandbox,
-        environment={name: str(value) for name, value in _section(own, "env", paths.settings()).items()},
-        providers=_providers(own, paths.settings()),
+        environment=variables,
+        providers=_providers(own, file),
         warnings=tuple(warnings),
+        untrusted=untrusted,
     )
 
 
@@ -157,17 +178,14 @@ def set_value(paths: Paths, key: str, value: Any) -> None:
         node.pop(last, None)
     else:
         node[last] = value
-    permissions = _section(root, "permissions", paths.settings())
-    for name in ("allow", "ask", "deny", "additionalDirectories"):
-        _words(permissions, name, paths.settings())
-    _mode(permissions, paths.settings())
-    _text(root, "model", paths.settings())
+    _permissions(root, paths.settings())
+    text(root, "model", paths.settings())
     _handle(root, "fallbackModel", paths.settings())
     _memory(root, paths.settings())
     _sandbox(root, paths.settings())
     _providers(root, paths.settings())
-    text = json.dumps(root, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(paths.settings(), text.encode())
+    encoded = json.dumps(root, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(paths.settings(), encoded.encode())
 
 
 def _read(file: Path, warnings: list[str]) -> dict[str, Any]:
@@ -179,60 +197,40 @@ def _read(file: Path, warnings: list[str]) -> dict[str, Any]:
         # NotADirectoryError, PermissionError, …: start with defaults, and say so.
         warnings.append(f"{file} cannot be read ({error.strerror}); defaults are used")
         return {}
-    if not data.strip(b" \t\r\n\x00"):
-        if data:
-            warnings.append(f"{file} is empty; defaults are used")
-        return {}
-    try:
-        root = json.loads(data)
-    except ValueError as error:
-        raise UsageError(
-            f"{file} is not valid JSON: {error}", "correct it, or move it away to start with defaults"
-        ) from error
-    if not isinstance(root, dict):
-        raise UsageError(f"{file} must hold a JSON object", "for example {}")
-    return root
-
-
-def _section(root: Mapping[str, Any], name: str, file: Path) -> Mapping[str, Any]:
-    value = root.get(name, {})
-    if not isinstance(value, dict):
-        raise UsageError(f"{file}: {name} must be an object", f'for example "{name}": {{}}')
-    return value
-
-
-def _words(section: Mapping[str, Any], name: str, file: Path) -> tuple[str, ...]:
-    value = section.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise UsageError(f"{file}: {name} must be a list of strings", f'for example "{name}": []')
-    return tuple(value)
-
-
-def _text(section: Mapping[str, Any], name: str, file: Path) -> str | None:
-    value = section.get(name)
-    if value is not None and not isinstance(value, str):
-        raise UsageError(f"{file}: {name} must be a string")
-    return value or None
+    return parsed(data, file, warnings)
 
 
 def _handle(section: Mapping[str, Any], name: str, file: Path) -> str | None:
-    handle = _text(section, name, file)
+    handle = text(section, name, file)
     if handle is not None and not all(part.strip() for part in handle.partition("/")[::2]):
         raise UsageError(f"{file}: {name} {handle!r} is not a model", "write provider/name")
     return handle
 
 
+def _permissions(root: Mapping[str, Any], file: Path) -> PermissionSettings:
+    given = section(root, "permissions", file)
+    rules = {name: words(given, name, file) for name in ("allow", "ask", "deny")}
+    return PermissionSettings(
+        rules["allow"],
+        rules["ask"],
+        rules["deny"],
+        _mode(given, file),
+        words(given, "additionalDirectories", file),
+        {(name, rule): "your settings" for name, found in rules.items() for rule in found},
+    )
+
+
 def _mode(permissions: Mapping[str, Any], file: Path) -> str:
-    mode = _text(permissions, "defaultMode", file) or "default"
+    mode = text(permissions, "defaultMode", file) or "default"
     if mode not in MODES:
         raise UsageError(f"{file}: defaultMode {mode!r} is not known", f"one of {', '.join(MODES)}")
     return mode
 
 
 def _memory(root: Mapping[str, Any], file: Path) -> MemorySettings:
-    section, usual = _section(root, "memory", file), MemorySettings()
-    review, sync = section.get("review", usual.review), section.get("sync", usual.sync)
-    budget = section.get("budget", usual.budget)
+    given, usual = section(root, "memory", file), MemorySettings()
+    review, sync = given.get("review", usual.review), given.get("sync", usual.sync)
+    budget = given.get("budget", usual.budget)
     if review not in ("off", "hold"):
         raise UsageError(f"{file}: memory.review {review!r} is not known", "one of off, hold")
     if sync not in ("manual", "turn"):
@@ -243,17 +241,17 @@ def _memory(root: Mapping[str, Any], file: Path) -> MemorySettings:
 
 
 def _sandbox(root: Mapping[str, Any], file: Path) -> SandboxSettings:
-    section, usual = _section(root, "sandbox", file), SandboxSettings()
-    enabled, network = section.get("enabled", usual.enabled), section.get("network", usual.network)
+    given, usual = section(root, "sandbox", file), SandboxSettings()
+    enabled, network = given.get("enabled", usual.enabled), given.get("network", usual.network)
     for name, value in (("enabled", enabled), ("network", network)):
         if not isinstance(value, bool):
             raise UsageError(f"{file}: sandbox.{name} {value!r} is not known", "one of true, false")
-    return SandboxSettings(enabled, network, _words(section, "write", file))
+    return SandboxSettings(enabled, network, words(given, "write", file))
 
 
 def _providers(root: Mapping[str, Any], file: Path) -> dict[str, ProviderSettings]:
     providers = {}
-    for name in _section(root, "providers", file):
-        section = _section(_section(root, "providers", file), name, file)
-        providers[name] = ProviderSettings(_text(section, "api_key", file), _text(section, "base_url", file))
+    for name in section(root, "providers", file):
+        given = section(section(root, "providers", file), name, file)
+        providers[name] = ProviderSettings(text(given, "api_key", file), text(given, "base_url", file))
     return providers

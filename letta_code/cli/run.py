@@ -90,10 +90,12 @@ async def _answered(options: RunOptions, place: Place, prompt: str, ending: Endi
 
 
 def _chat(options: RunOptions, place: Place) -> int:
+    from letta_code.cli.trust import offer_trust
     from letta_code.frontends.signals import Ending
 
     if not os.isatty(0):
         raise UsageError("a chat needs a terminal", 'letta -p "…" answers once, and reads piped input')
+    offer_trust(place)
     with Ending(interactive=True) as ending:
         return ending.run(_chatted(options, place, ending))
 

@@ -16,13 +16,15 @@ from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder, interruption
 from letta_code.agent.retry import RetryPolicy
 from letta_code.agent.session import Session
-from letta_code.agent.skills import available_skills, builtin_folder
+from letta_code.agent.skills import available_skills
 from letta_code.agent.state import AgentState
 from letta_code.cli.fallback import fallback_of
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import DEFAULT_AGENT, Place
+from letta_code.cli.rights import rules_of
 from letta_code.cli.show import label, local_time
-from letta_code.cli.undo import tools_undo
+from letta_code.cli.trust import untrusted_warning
+from letta_code.cli.undo import tools_undo, undo_in
 from letta_code.conversations.store import Conversation
 from letta_code.conversations.summary import ConversationSummary
 from letta_code.errors import AgentError, ConversationError, SandboxError, StorageError, UsageError
@@ -32,12 +34,13 @@ from letta_code.memory.prompt import PromptCache
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace
 from letta_code.tools.permissions import Policy, mode_named
-from letta_code.tools.rules import Rules
 from letta_code.tools.toolbox import build_toolbox
 
 if TYPE_CHECKING:
+    from letta_code.agent.rewind import Rewound
     from letta_code.agent.syncing import BackgroundSync
     from letta_code.frontends.host import Session as SessionView
+    from letta_code.frontends.undo import Wish
     from letta_code.tools.sandbox import Sandbox
 
 
@@ -60,6 +63,8 @@ class Workbench:
         self._model: str | None = options.model
         for warning in self._settings.warnings:
             say(f"warning: {warning}")
+        if self._settings.untrusted is not None and options.print_mode:
+            say(f"warning: {untrusted_warning(self._settings.untrusted)}")
         if place.paths.temporary:
             say(f"warning: there is no home folder; everything is kept in {place.paths.data.parent} for now")
         self._sandbox = self._found_sandbox()
@@ -138,6 +143,10 @@ class Workbench:
         ]
         return [*known, *(handle for status in found for handle in status.models if handle not in known)]
 
+    def undo(self, session: SessionView, wish: Wish) -> Rewound:
+        """Take back what the session's last turns changed in files, or say what that would do."""
+        return undo_in(self._place, session, wish)
+
     def memory_log(self) -> Sequence[str]:
         """The latest memory commits, one line each, newest first."""
         from letta_code.memory.git.log import log
@@ -172,7 +181,7 @@ class Workbench:
             return self._place.agent(self._options.agent)
         _, problems = store.list_with_problems()
         if problems:
-            raise AgentError(problems[0], "`letta doctor` says more; --new-agent starts with a fresh one")
+            raise AgentError(problems[0], "letta doctor says how to repair it; --new-agent makes a fresh one")
         return None
 
     def _new_agent(self) -> AgentState:
@@ -196,8 +205,13 @@ class Workbench:
     def _last_conversation(self, agent: AgentState) -> str:
         known = self._place.conversations().list(agent.key)
         use = self._place.projects().last(self._place.project)
-        if use is not None and use.agent == agent.key and any(item.id == use.conversation for item in known):
-            return str(use.conversation)
+        if use is not None and use.agent == agent.key and use.conversation is not None:
+            if any(item.id == use.conversation for item in known):
+                return use.conversation
+            raise ConversationError(
+                f"the last conversation of this folder, {use.conversation}, is gone or cannot be read",
+                "letta conversations list shows the others; letta --new starts a new one",
+            )
         if not known:
             raise ConversationError(
                 f"{agent.name} has no conversation to go on with", "leave --continue out to start one"
@@ -256,7 +270,9 @@ class Workbench:
         for note in conversation.recovered:
             self._say(f"note: {label(note)}")
         try:
-            self._place.projects().record(self._place.project, agent.key, conversation.id)
+            moved = self._place.projects().record(self._place.project, agent.key, conversation.id)
+            if moved is not None:
+                self._say(f"warning: which conversation each folder used last was damaged; it is now {moved}")
         except StorageError as error:
             self._say(f"warning: {error.message}; letta -c will not find this conversation by itself")
         return session
@@ -299,17 +315,8 @@ class Workbench:
             sandbox=None if self._sandbox is None else self._sandbox.showing(repository.git_dir),
             undo=tools_undo(place, agent.key, conversation.id),
         )
-        rules = Rules(
-            allow=(
-                *permissions.allow,
-                *options.allowed_tools,
-                *(f"Read(/{folder}/**)" for folder in (place.paths.user_skills(), builtin_folder())),
-            ),
-            ask=permissions.ask,
-            deny=(*permissions.deny, *options.disallowed_tools),
-        )
         mode = mode_named(options.permission_mode or permissions.mode)
-        policy = Policy(mode, rules, workspace, holds)
+        policy = Policy(mode, rules_of(place, options, permissions, self._say), workspace, holds)
         return Session(
             agent=agent,
             conversation=conversation,
