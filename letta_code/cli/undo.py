@@ -11,10 +11,12 @@ import typer
 from letta_code.cli.place import Place, complete_conversations
 from letta_code.cli.show import as_json, label
 from letta_code.core.ids import AgentKey
-from letta_code.errors import EXIT_FAILED, ConversationError
+from letta_code.errors import EXIT_FAILED, ConversationError, UsageError
 
 if TYPE_CHECKING:
     from letta_code.agent.rewind import Rewound
+    from letta_code.conversations.store import Conversation
+    from letta_code.frontends.host import Session as SessionView
     from letta_code.frontends.undo import Wish
     from letta_code.tools.undoing import Undoing
     from letta_code.undo.restore import Outcome, Undo
@@ -41,9 +43,7 @@ def undo_of(place: Place, key: AgentKey, conversation_id: str) -> Undo:
 
 def undo_command(
     ctx: typer.Context,
-    turns: Annotated[
-        int, typer.Argument(min=1, metavar="N", help="How many turns that changed files.")
-    ] = 1,
+    turns: Annotated[int, typer.Argument(min=1, metavar="N", help="How many turns that changed files.")] = 1,
     conversation: Annotated[
         str | None,
         typer.Option(
@@ -96,12 +96,8 @@ def _conversation(place: Place, wanted: str | None) -> tuple[AgentKey, str]:
 
 
 def _done(place: Place, key: AgentKey, conversation_id: str, wish: Wish) -> Rewound:
-    from letta_code.agent import rewind
-
-    undo = undo_of(place, key, conversation_id)
     if wish.dry:
-        outcome = undo.redo(wish.options.force, dry=True) if wish.redo else undo.preview(wish.options)
-        return rewind.Rewound(outcome)
+        return _previewed(place, key, conversation_id, wish)
     try:
         conversation = place.conversations().open(key, conversation_id)
     except ConversationError as error:
@@ -109,12 +105,48 @@ def _done(place: Place, key: AgentKey, conversation_id: str, wish: Wish) -> Rewo
             raise
         raise ConversationError(error.message, "say /undo there, or close it") from error
     try:
-        if wish.redo:
-            return rewind.Rewound(rewind.redo(conversation, undo, place.project, wish.options.force))
-        memory = place.agents().memory(place.agents().load(key))
-        return rewind.rewind(conversation, undo, memory, place.project, wish.options, wish.drop_messages)
+        return _carried_out(place, conversation, wish)
     finally:
         conversation.close()
+
+
+def undo_in(place: Place, session: SessionView, wish: Wish) -> Rewound:
+    """The undo of an open session (`/undo`).
+
+    Raises:
+        LettaError: a turn is running, or our files cannot be read or written.
+    """
+    from letta_code.agent.session import Session
+
+    if not isinstance(session, Session):
+        raise TypeError("the session was not opened here")
+    conversation = session.conversation
+    if wish.dry:
+        return _previewed(place, conversation.key, conversation.id, wish)
+    if session.busy:
+        raise UsageError("a turn is running", "wait for its end, or interrupt it")
+    rewound = _carried_out(place, conversation, wish)
+    if rewound.dropped:
+        session.reminder.forget()  # what was told in the messages that left is told again
+    return rewound
+
+
+def _previewed(place: Place, key: AgentKey, conversation_id: str, wish: Wish) -> Rewound:
+    from letta_code.agent.rewind import Rewound
+
+    undo = undo_of(place, key, conversation_id)
+    outcome = undo.redo(wish.options.force, dry=True) if wish.redo else undo.preview(wish.options)
+    return Rewound(outcome)
+
+
+def _carried_out(place: Place, conversation: Conversation, wish: Wish) -> Rewound:
+    from letta_code.agent import rewind
+
+    undo = undo_of(place, conversation.key, conversation.id)
+    if wish.redo:
+        return rewind.Rewound(rewind.redo(conversation, undo, place.project, wish.options.force))
+    memory = place.agents().memory(place.agents().load(conversation.key))
+    return rewind.rewind(conversation, undo, memory, place.project, wish.options, wish.drop_messages)
 
 
 def _print(rewound: Rewound, project: Path, redo: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from letta_code.conversations.summary import ConversationSummary
 from letta_code.core.events import Event
@@ -14,6 +14,10 @@ from letta_code.core.messages import ToolSpec
 from letta_code.core.tooling import Ask
 from letta_code.models.base import ModelInfo
 from letta_code.tools.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from letta_code.agent.rewind import Rewound
+    from letta_code.frontends.undo import Wish
 
 
 class AgentView(Protocol):
@@ -172,6 +176,10 @@ class Host(Protocol):
 
     async def models(self) -> Sequence[str]:
         """Handles of the models that can be reached."""
+        ...
+
+    def undo(self, session: Session, wish: Wish) -> Rewound:
+        """Take back what the session's last turns changed in files, or say what that would do."""
         ...
 
     def memory_log(self) -> Sequence[str]:

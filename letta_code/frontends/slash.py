@@ -18,6 +18,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("/new", "start a new conversation"),
     ("/resume", "[ID]  list earlier conversations, or go on with one"),
     ("/model", "[PROVIDER/NAME]  list models, or use another one"),
+    ("/undo", "[N]  give files back what they held before the last turns; --redo takes that back"),
     ("/memory", "the latest commits of the agent's memory"),
     ("/context", "what the next request carries"),
     ("/exit", "leave (also Ctrl-D)"),
@@ -49,6 +50,7 @@ class Slash:
             "/new": self._new,
             "/resume": self._resume,
             "/model": self._model,
+            "/undo": self._undo,
             "/memory": self._memory,
             "/context": self._context,
         }
@@ -102,6 +104,12 @@ class Slash:
         for handle in await self.host.models():
             self.say(f"  {'›' if handle == now else ' '} {handle}")
         self.say(f"now {now}; /model PROVIDER/NAME uses another one", "dim")
+        return session
+
+    async def _undo(self, argument: str, session: Session) -> Session:
+        from letta_code.frontends.undo import run_undo
+
+        await run_undo(argument, session, self.host, self.say)
         return session
 
     async def _memory(self, argument: str, session: Session) -> Session:

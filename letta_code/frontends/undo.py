@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from letta_code.agent.rewind import Rewound, relative
 from letta_code.core.text import one_line
 from letta_code.errors import UsageError
 from letta_code.undo.plan import FilePlan, Options
 from letta_code.undo.restore import FileResult, Outcome
+
+if TYPE_CHECKING:
+    from letta_code.frontends.host import Host, Session
 
 _COMMANDS_FILES = 30  # files of commands that are listed
 
@@ -126,26 +131,52 @@ def _others(others: tuple[FilePlan, ...], project: Path) -> list[str]:
     return lines
 
 
-def choices(outcome: Outcome) -> str:
+def choices(outcome: Outcome, asked: Wish) -> str:
     """The question under a preview."""
-    commands = " · 3 also what commands changed" if outcome.others else ""
+    if asked.redo or asked.drop_messages:
+        return "1 do it · 4 cancel › "
+    commands = " · 3 files, also what commands changed" if outcome.others else ""
     return f"1 files · 2 files and messages{commands} · 4 cancel › "
 
 
 def chosen(asked: Wish, outcome: Outcome, answer: str) -> Wish | None:
     """What an answer to `choices` means; None: nothing is to be done."""
+    simple = asked.redo or asked.drop_messages
     match answer.strip().lower():
         case "1" | "y" | "yes":
             return asked
-        case "2":
+        case "2" if not simple:
             return replace(asked, drop_messages=True)
-        case "3" if outcome.others:
+        case "3" if outcome.others and not simple:
             return replace(asked, options=replace(asked.options, commands=True))
         case _:
             return None
 
 
-async def ask(question: str) -> str:
+async def run_undo(argument: str, session: Session, host: Host, say: Callable[[str], None]) -> None:
+    """`/undo`: show what would be done, ask, do it.
+
+    Raises:
+        LettaError: the words are not understood, or our files cannot be read or written.
+    """
+    asked = wish(argument)
+    project = session.workspace.project
+    shown = host.undo(session, replace(asked, dry=True)).outcome
+    for line in lines_of(shown, project, asked.redo):
+        say(line)
+    if asked.dry or not shown.turns:
+        return
+    answer = await _ask(choices(shown, asked))
+    decided = chosen(asked, shown, answer)
+    if decided is None:
+        say("nothing was changed")
+        return
+    done = host.undo(session, decided)
+    for line in [*lines_of(done.outcome, project, asked.redo), *ending(done)]:
+        say(line)
+
+
+async def _ask(question: str) -> str:
     """The person's answer; "" for Ctrl-C and Ctrl-D."""
     from prompt_toolkit import PromptSession
 

@@ -137,6 +137,7 @@ class UndoStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._log: Log | None = None
+        self._length = 0
         self._size: int | None = None
 
     @property
@@ -146,11 +147,18 @@ class UndoStore:
         Raises:
             StorageError: it cannot be read.
         """
-        if self._log is None:
+        if self._log is None or self._length != self._size_of_journal():
             self._log = Log()
+            self._length = self._size_of_journal()
             for record in self._records():
                 self._log.take(record)
         return self._log
+
+    def _size_of_journal(self) -> int:
+        try:
+            return self._journal.stat().st_size
+        except OSError:
+            return 0
 
     def _records(self) -> Iterable[Mapping[str, Any]]:
         try:
@@ -193,6 +201,7 @@ class UndoStore:
             ) from error
         for record in records:
             log.take(record)
+        self._length = self._size_of_journal()
 
     def add_changes(self, changes: Iterable[Change]) -> None:
         """Announce changes. Their numbers are given by the journal."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from letta_code.agent.rewind import Rewound
 from letta_code.conversations.summary import ConversationSummary
 from letta_code.core.events import (
     ApprovalAsked,
@@ -42,7 +43,9 @@ from letta_code.core.tooling import (
 )
 from letta_code.errors import ConversationError
 from letta_code.frontends.signals import Ending
+from letta_code.frontends.undo import Wish
 from letta_code.models.base import ModelInfo
+from letta_code.undo.restore import Outcome
 from letta_code.tools.sandbox import Sandbox
 
 AGENT = "agent-11111111-1111-4111-8111-111111111111"
@@ -240,6 +243,9 @@ class Host:
 
     async def models(self) -> Sequence[str]:
         return ["fake/one", "fake/two"]
+
+    def undo(self, session: object, wish: Wish) -> Rewound:
+        return Rewound(Outcome((), (), dry=wish.dry))
 
     def memory_log(self) -> Sequence[str]:
         return ["aaaaaaaaaa  2026-01-01 00:00  first"]
