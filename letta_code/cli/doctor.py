@@ -96,10 +96,30 @@ def _settings(place: Place) -> Iterator[Finding]:
     yield Finding(f"settings: {place.paths.settings()}", True)
 
 
+def _sandbox(place: Place) -> Iterator[Finding]:
+    from letta_code.tools.sandbox import find_sandbox
+
+    settings = place.settings()
+    environment = {**place.environment, **settings.environment}
+    found = find_sandbox(settings.sandbox, place.paths, environment, (place.project,))
+    if not settings.sandbox.enabled:
+        able = found.problem or f"{found.version} works here: letta config set sandbox.enabled true"
+        yield Finding(f"sandbox: off, shell commands run as you; {able}", True)
+        return
+    state = f"active, {found.version}, network {'on' if found.network else 'off'}"
+    missing = f"missing, so no shell command runs: {found.problem}"
+    yield Finding(
+        f"sandbox: asked for and {missing if found.problem else state}", not found.problem, found.cure
+    )
+    for folder in found.write:
+        if not folder.exists():
+            yield Finding(f"sandbox.write: {folder} does not exist", False, "make it, or take it out")
+
+
 def _agents(place: Place) -> Iterator[Finding]:
     agents, problems = place.agents().list_with_problems()
     for problem in problems:
-        yield Finding(problem, False, "restore it from a backup, or delete that agent's folder")
+        yield Finding(problem, False, "restore it from a backup, or letta agents repair ID")
     if not agents:
         yield Finding("no agent yet: the first chat creates one", True)
     for state in agents:
@@ -171,4 +191,4 @@ def _models(place: Place) -> Iterator[Finding]:
     )
 
 
-_CHECKS = (_programs, _folders, _settings, _agents, _models)
+_CHECKS = (_programs, _folders, _settings, _sandbox, _agents, _models)

@@ -161,7 +161,7 @@ class Sandbox:
         return [*map(os.fsencode, options), *words]
 
     def _ours(self, overflow: Path, memory: Path | None, roots: Iterable[Path]) -> list[str]:
-        hidden = [folder for folder in self.hidden if folder.is_dir()]
+        hidden = [folder for folder in self.hidden if _made(folder)]
         options = [word for folder in hidden for word in ("--tmpfs", str(folder))]
         opened = [root for root in roots if _inside(root, hidden) and root not in hidden]
         for path in (*opened, *self.shown, overflow):
@@ -203,9 +203,6 @@ def find_sandbox(
             cure=f"{cure}unprivileged_userns), or --no-sandbox",
         )
     hidden = _hidden(paths)
-    for folder in hidden:
-        with suppress(StorageError):
-            private_folder(folder)  # what does not exist cannot be hidden, and might come into being
     return Sandbox(
         program=program,
         version=version,
@@ -330,6 +327,14 @@ def _protected(roots: Iterable[Path]) -> Iterator[Path]:
 
 def _bind(path: Path, *, writable: bool = False) -> list[str]:
     return ["--bind" if writable else "--ro-bind", str(path), str(path)]
+
+
+def _made(folder: Path) -> bool:
+    """Whether a folder of ours is there, made if need be: one that is not there cannot be hidden, and a
+    command might make it."""
+    with suppress(StorageError):
+        private_folder(folder)
+    return folder.is_dir()
 
 
 def _is_itself(path: Path) -> bool:
