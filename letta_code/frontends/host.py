@@ -13,6 +13,7 @@ from letta_code.core.ids import AgentKey
 from letta_code.core.messages import ToolSpec
 from letta_code.core.tooling import Ask
 from letta_code.models.base import ModelInfo
+from letta_code.tools.permissions import StandingRule
 from letta_code.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -65,7 +66,20 @@ class PolicyView(Protocol):
 
     @property
     def mode(self) -> str:
-        """A permission mode."""
+        """The permission mode that holds now."""
+        ...
+
+    @property
+    def modes(self) -> Sequence[str]:
+        """Those that it may be changed to."""
+        ...
+
+    def set_mode(self, name: str) -> None:
+        """Change it. Raises `UsageError` when there is no such mode, or it is not one of `modes`."""
+        ...
+
+    def rules(self) -> Sequence[StandingRule]:
+        """The rules that hold now, the strictest first."""
         ...
 
 

@@ -7,7 +7,7 @@ import re
 import select
 import signal
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,6 +16,7 @@ from typing import Any
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import has_completions
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
@@ -48,15 +49,22 @@ class CommandCompleter(Completer):
 class InputLine:
     """Asks for the person's next message."""
 
-    def __init__(self, history_file: Path, commands: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        history_file: Path,
+        commands: Sequence[tuple[str, str]],
+        mode: Callable[[], str],
+        next_mode: Callable[[], None],
+    ) -> None:
+        """`mode` is what stands before the mark, "" for nothing; Shift+Tab calls `next_mode`."""
         self._session: PromptSession[str] = PromptSession(
-            message="› ",
+            message=lambda: f"{mode()} › ".lstrip(),
             multiline=True,
             prompt_continuation="  ",
             history=_history(history_file),
             completer=CommandCompleter(commands),
             complete_while_typing=True,
-            key_bindings=_bindings(),
+            key_bindings=_bindings(next_mode),
             reserve_space_for_menu=4,
         )
 
@@ -79,7 +87,7 @@ def _history(file: Path) -> History:
     return FileHistory(file)
 
 
-def _bindings() -> KeyBindings:
+def _bindings(next_mode: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -90,6 +98,10 @@ def _bindings() -> KeyBindings:
             buffer.newline()
         else:
             buffer.validate_and_handle()
+
+    @keys.add("s-tab", filter=~has_completions)
+    def _(event: KeyPressEvent) -> None:
+        next_mode()
 
     @keys.add("escape", "enter")
     @keys.add("c-j")

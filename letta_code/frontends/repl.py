@@ -60,7 +60,7 @@ class Chat:
         )
         self._screen = Screen(self._console, host.log_file)
         self._slash = Slash(host, self._console)
-        self._line = InputLine(host.history_file, COMMANDS)
+        self._line = InputLine(host.history_file, COMMANDS, self._mode, self._next_mode)
         self._ahead = TypeAhead()
         self._running: Turn | None = None
         self._terminal = asyncio.Lock()
@@ -119,8 +119,19 @@ class Chat:
             self._console.print(show.error("interrupted"))
             return
         if opened is not self.session:
+            opened.policy.set_mode(self.session.policy.mode)
             before, self.session = self.session, opened
             await before.close()
+
+    def _mode(self) -> str:
+        """What the input line says of the permission mode."""
+        mode = self.session.policy.mode
+        return "" if mode == "default" else mode
+
+    def _next_mode(self) -> None:
+        policy = self.session.policy
+        modes = list(policy.modes)
+        policy.set_mode(modes[(modes.index(policy.mode) + 1) % len(modes)])
 
     async def _turn(self, text: str) -> int | None:
         """One turn. Ctrl-C interrupts it and the chat goes on; again, and the chat ends; SIGTERM and SIGHUP

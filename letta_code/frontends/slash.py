@@ -19,11 +19,15 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("/resume", "[ID]  list earlier conversations, or go on with one"),
     ("/model", "[PROVIDER/NAME]  list models, or use another one"),
     ("/undo", "[N]  give files back what they held before the last turns; --redo takes that back"),
+    ("/permissions", "[MODE]  what may run unasked, and why; or change the mode (also Shift+Tab)"),
     ("/memory", "the latest commits of the agent's memory"),
     ("/context", "what the next request carries"),
     ("/exit", "leave (also Ctrl-D)"),
 )
-_KEYS = "Enter sends · Alt+Enter, Ctrl+J or \\ Enter: new line · Ctrl-C interrupts · Ctrl-D leaves"
+_KEYS = (
+    "Enter sends · Alt+Enter, Ctrl+J or \\ Enter: new line · Shift+Tab: next permission mode · "
+    "Ctrl-C interrupts · Ctrl-D leaves"
+)
 _LISTED = 15
 
 
@@ -51,6 +55,7 @@ class Slash:
             "/resume": self._resume,
             "/model": self._model,
             "/undo": self._undo,
+            "/permissions": self._permissions,
             "/memory": self._memory,
             "/context": self._context,
         }
@@ -67,7 +72,7 @@ class Slash:
 
     async def _help(self, argument: str, session: Session) -> Session:
         for name, summary in COMMANDS:
-            self.say(f"  {name:<9} {summary}")
+            self.say(f"  {name:<12} {summary}")
         self.say(f"  {_KEYS}", "dim")
         return session
 
@@ -110,6 +115,19 @@ class Slash:
         from letta_code.frontends.undo import run_undo
 
         await run_undo(argument, session, self.host, self.say)
+        return session
+
+    async def _permissions(self, argument: str, session: Session) -> Session:
+        if argument:
+            session.policy.set_mode(argument)
+            self.say(f"permission mode {session.policy.mode}", "dim")
+            return session
+        self.say(f"mode {session.policy.mode}")
+        for rule in session.policy.rules():
+            origin = f"  ({rule.origin})" if rule.origin else ""
+            self.say(f"  {rule.decision:<5}  {one_line(rule.text, 200)}{origin}")
+        others = [mode for mode in session.policy.modes if mode != session.policy.mode]
+        self.say(f"/permissions MODE changes the mode: {', '.join(others)}; also Shift+Tab", "dim")
         return session
 
     async def _memory(self, argument: str, session: Session) -> Session:

@@ -41,12 +41,13 @@ from letta_code.core.tooling import (
     TodoItem,
     ToolOutput,
 )
-from letta_code.errors import ConversationError
+from letta_code.errors import ConversationError, UsageError
 from letta_code.frontends.signals import Ending
 from letta_code.frontends.undo import Wish
 from letta_code.models.base import ModelInfo
-from letta_code.undo.restore import Outcome
+from letta_code.tools.permissions import StandingRule
 from letta_code.tools.sandbox import Sandbox
+from letta_code.undo.restore import Outcome
 
 AGENT = "agent-11111111-1111-4111-8111-111111111111"
 ORG = "org-00000000-0000-4000-8000-000000000000"
@@ -93,6 +94,15 @@ class Toolbox:
 @dataclass
 class Policy:
     mode: str = "default"
+    modes: tuple[str, ...] = ("default", "acceptEdits", "plan")
+
+    def set_mode(self, name: str) -> None:
+        if name not in self.modes:
+            raise UsageError(f"no such permission mode: {name}")
+        self.mode = name
+
+    def rules(self) -> Sequence[StandingRule]:
+        return (StandingRule("deny", "Read(.env)", ".letta/settings.json"),)
 
 
 @dataclass

@@ -141,3 +141,24 @@ def test_a_bug_is_shown_as_one_with_its_log(open_chat: Callable[..., Terminal], 
     # The path may be longer than the terminal is wide.
     text = open_chat("bug", "go").until(lambda text: "letta.log" in text.replace("\n", ""))
     assert "a bug in Letta Code: KeyError: 'x'" in text
+
+
+def test_shift_tab_changes_the_permission_mode_and_it_lasts(open_chat: Callable[..., Terminal]) -> None:
+    chat = open_chat("echo")
+    for mode in ("acceptEdits", "plan"):
+        chat.type("\x1b[Z")
+        chat.until(f"{mode} ›")
+    chat.type("typed\x1b[Z")
+    chat.until(lambda text: "\n› typed" in text and "plan" not in text)
+    chat.type("\r")
+    chat.until("you said 'typed'")
+    chat.type("/permissions plan\r")
+    chat.until("plan ›")
+    chat.type("/new\r")
+    chat.until("conv-2")
+    chat.type("/permissions\r")
+    text = chat.until("changes the mode: default, acceptEdits")
+    assert "mode plan" in text
+    assert "deny   Read(.env)  (.letta/settings.json)" in text
+    chat.type("/permissions bypassPermissions\r")
+    chat.until("no such permission mode")
