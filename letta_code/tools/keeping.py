@@ -85,9 +85,9 @@ class Kept:
             self._status = -signal.SIGKILL if self._status is None else self._status
 
     def close(self) -> None:
-        """Close the line, for good: the keeper ends what is left, if anything is."""
+        """Close the line, for good: the keeper, when it lives, ends what is left."""
         self.hear()
-        self._state = "gone"
+        self._state = "gone" if self._state == "kept" else self._state
         self._status = -signal.SIGKILL if self._status is None else self._status
         self.line.close()
 

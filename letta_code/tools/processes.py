@@ -217,6 +217,7 @@ class Job:
         if self._listening:
             self._listening = False
             self._loop.remove_reader(self._kept.line)
+            self._kept.close()
 
     def _forget_script(self) -> None:
         if self._script is not None:
@@ -288,7 +289,6 @@ class Job:
         self._drain()
         self._stop_reading()
         self._stop_listening()
-        self._kept.close()
         _jobs.discard(self)
 
     async def kill(self, grace: float = GRACE) -> None:
