@@ -50,7 +50,7 @@ async def run_oneshot(
     done, code = await drive(session, prompt, show, ending)
     if output_format == "json":
         out.line(json.dumps(result_object(session, done)))
-    elif done.text:
+    elif done.text and done.status == "success":
         text = done.text.rstrip("\n")
         out.line(plain_text(text) if sys.stdout.isatty() else text)
     report_failure(done, err)
