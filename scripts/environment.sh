@@ -35,6 +35,19 @@ make_environment() {
     "$python" -m venv "$directory"
 }
 
+# need_bubblewrap: the tests of the sandbox run with the real one. As root we may add the package ourselves,
+# otherwise the person is told how to.
+need_bubblewrap() {
+    if ! command -v bwrap >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing Debian's bubblewrap"
+        { apt-get -q update && apt-get -qy install bubblewrap; } >/dev/null || return 1
+    fi
+    if ! command -v bwrap >/dev/null; then
+        say "the tests of the sandbox need bubblewrap. On Debian: sudo apt-get install bubblewrap"
+        return 1
+    fi
+}
+
 # project_environment ROOT: sets $environment to a virtual environment that runs this checkout, made the
 # first time and after pyproject.toml changed. Two starts at once: one sets up, the other waits.
 project_environment() {

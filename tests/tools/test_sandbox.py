@@ -387,6 +387,7 @@ async def test_background_shells(inside: Inside) -> None:
     assert said.startswith("[bash_1: exit code 5")
     assert said.endswith("over\n")
     await inside("sleep 545", run_in_background=True, timeout=60_000)
+    await until(lambda: running("sleep 545"))
     assert "Stopped bash_2" in await inside.stop("bash_2")
     assert running("sleep 545") == []
 
