@@ -164,6 +164,7 @@ class CallRunner:
                 verdict.reason,
                 verdict.rule,
                 tool.preview(ready.arguments),
+                verdict.remedy or "",
             )
         except ToolError as error:
             self._finish(call, _error(str(error)))

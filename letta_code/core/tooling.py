@@ -103,7 +103,8 @@ class ApprovalRequest:
 
     `title` is one line ("Run: git push"), `reason` says why it asks, `rule` is the permission rule
     that "always" would add for this session, such as `Bash(git push:*)`; empty when "always" is not
-    offered (destructive commands).
+    offered (destructive commands). `remedy` is the option of the command line that would allow it in a run
+    without a person, empty when none does.
     """
 
     call_id: str
@@ -113,6 +114,7 @@ class ApprovalRequest:
     reason: str
     rule: str
     display: tuple[Display, ...] = ()
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,10 @@ _SUBTYPES = {
 
 async def refuse(request: ApprovalRequest) -> Decision:
     """The answer where nobody can be asked: no, and what would allow it, for the model to pass on."""
-    rule = request.rule or ("memory" if request.kind == "memory" else "")
-    allow = f"--allowed-tools '{rule}'" if rule else "--permission-mode bypassPermissions"
+    allow = f"{request.remedy} would allow it. " if request.remedy else "No option would allow it. "
     return Decision(
         "deny",
-        f"this run has nobody to ask, so it was refused ({request.reason}). {allow} would allow it. "
+        f"this run has nobody to ask, so it was refused ({request.reason}). {allow}"
         "Go on another way, or say in the answer what could not be done.",
     )
 

@@ -131,7 +131,7 @@ class Policy:
             "ask",
             f"it would put text into memory that comes from {outside} and was not said in this conversation. "
             "Only a rule that allows `memory` lets such text in unasked",
-            remedy="--allowed-tools memory",
+            remedy="--allowed-tools 'memory'",
         )
 
     def _judge_tool(self, tool: Tool[Any], has_accesses: bool, has_effects: bool) -> Verdict:

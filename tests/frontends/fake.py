@@ -1,11 +1,12 @@
 """A session without agent and model: it plays scenes, written as events, through the front ends' public
-doors. `python -m tests.frontends.fake FRONT SCENE [PROMPT]` is a process of its own for signals and ptys."""
+doors. `python -m tests.frontends.fake FRONT SCENE [PROMPT]` is a process of its own for signals and ptys; it has less patience than letta."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +43,7 @@ from letta_code.core.tooling import (
     ToolOutput,
 )
 from letta_code.errors import ConversationError, UsageError
-from letta_code.frontends.signals import Ending
+from letta_code.frontends.signals import Ending, Patience
 from letta_code.frontends.undo import Wish
 from letta_code.models.base import ModelInfo
 from letta_code.tools.permissions import StandingRule
@@ -131,7 +132,7 @@ class Turn:
     async def events(self) -> AsyncIterator[Event]:
         yield TurnStarted("conv-1", 1, "message-1")
         yield StepStarted(1)
-        if self._scene == "echo" and self._text != "hang":
+        if self._scene in ("echo", "unclosing") and self._text != "hang":
             text = f"you said {self._text!r}"
             yield TextDelta(text)
             yield MessageDone("message-2", Message("assistant", (Text(text),), "agent"))
@@ -152,7 +153,11 @@ class Turn:
             yield done("max_turns", "so far")
         elif self._scene == "many":
             for number in range(5000):
+                if self._cancelled.is_set():
+                    yield done("interrupted")
+                    return
                 yield TextDelta(f"line {number} {'x' * 60}\n")
+                await asyncio.sleep(0)
             yield done("success", "last")
         else:
             async for event in self._hang():
@@ -162,7 +167,9 @@ class Turn:
         child = await asyncio.create_subprocess_exec("sleep", "1000")
         try:
             yield ToolRunning(ToolCall("c1", "Bash", {}), f"Run: child {child.pid} of {os.getpid()}")
-            await self._cancelled.wait()
+            if self._scene == "stuck":
+                time.sleep(1000)  # noqa: ASYNC251
+            await (asyncio.Event() if self._scene == "stubborn" else self._cancelled).wait()
         finally:
             child.kill()
             await child.wait()
@@ -194,7 +201,14 @@ class Turn:
     async def _question(self) -> AsyncIterator[Event]:
         display = (DiffDisplay("/etc/hosts", "a\n", "b\n"),)
         request = ApprovalRequest(
-            "c1", "Bash", "execute", "Run: git push", "it is not read-only", "Bash(git push:*)", display
+            "c1",
+            "Bash",
+            "execute",
+            "Run: git push",
+            "it is not read-only",
+            "Bash(git push:*)",
+            display,
+            "--allowed-tools 'Bash(git push:*)'",
         )
         answer = asyncio.ensure_future(self._ask(request))  # as a turn does: beside its events
         await asyncio.wait((answer,), timeout=0)
@@ -223,6 +237,9 @@ class Session:
         return Turn(self.scene, text, ask)
 
     async def close(self) -> None:
+        if self.scene == "unclosing":
+            await asyncio.create_subprocess_exec("sleep", "1000")
+            await asyncio.Event().wait()
         sys.stderr.write(f"closed {self.conversation.id}\n")
 
 
@@ -281,7 +298,8 @@ async def main(front: str, scene: str, prompt: str | None, ending: Ending) -> in
 
 
 if __name__ == "__main__":
-    with Ending(interactive=sys.argv[1] == "chat") as started:
+    patience = Patience(ended=1, closed=1)
+    with Ending(interactive=sys.argv[1] == "chat", patience=patience) as started:
         code = started.run(
             main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None, started)
         )
