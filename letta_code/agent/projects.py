@@ -61,10 +61,12 @@ class _Known:
 
 
 class ProjectRegister:
-    """The slugs that were given, in one file of ours. A damaged file is kept aside and counts as empty."""
+    """The slugs that were given, in one file of ours. A damaged file is kept aside, which `moved` tells, and
+    counts as empty."""
 
     def __init__(self, paths: Paths) -> None:
         self._path = paths.known_projects()
+        self.moved: Path | None = None
 
     def slug(self, found: Found, remember: bool = True) -> str:
         """The slug of a project: the one it had, else a new one, which is remembered if wanted."""
@@ -83,6 +85,7 @@ class ProjectRegister:
                 _note(known, item, found, here)
                 if damaged:
                     os.replace(self._path, self._path.with_suffix(".damaged"))
+                    self.moved = self._path.with_suffix(".damaged")
                 write_atomically(self._path, _encoded(known))
         except (StorageError, OSError):
             item = item or _new(known, found)

@@ -167,12 +167,9 @@ class AgentStore:
         except FileNotFoundError as error:
             raise AgentError(f"there is no agent {key.agent}", "`letta agents list` shows them") from error
         except OSError as error:
-            raise AgentError(f"{path} cannot be read: {error.strerror}") from error
+            raise AgentError(f"{path} cannot be read: {error.strerror}", _repair(key)) from error
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise AgentError(
-                f"{path} is damaged: {error}",
-                "restore it from a backup, or delete the agent with `letta agents delete`",
-            ) from error
+            raise AgentError(f"{path} is damaged: {error}", _repair(key)) from error
 
     def save(self, state: AgentState) -> None:
         """Write the agent's state, atomically."""
@@ -200,7 +197,7 @@ class AgentStore:
                 raise AgentError(f"{wanted!r} fits {len(found)} agents", f"use the id: {names}")
         damaged = [problem for problem in problems if wanted.startswith("agent-") and wanted in problem]
         if damaged:
-            raise AgentError(damaged[0])
+            raise AgentError(damaged[0], f"letta agents repair {wanted}")
         near = difflib.get_close_matches(wanted, [state.name for state in agents], 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else "`letta agents list` shows them"
         raise AgentError(f"there is no agent {wanted!r}", hint)
@@ -230,9 +227,10 @@ class AgentStore:
         """Keep a base prompt under its sha256 (hex), which is returned."""
         data = text.encode("utf-8")
         digest = hashlib.sha256(data).hexdigest()
-        path = self._paths.base_prompt(key, digest)
-        if not path.exists():
-            write_atomically(path, data)
+        try:
+            self.base_prompt_by_hash(key, digest)
+        except AgentError:  # not there, or damaged
+            write_atomically(self._paths.base_prompt(key, digest), data)
         return digest
 
     def base_prompt(self, state: AgentState) -> str:
@@ -250,10 +248,10 @@ class AgentStore:
             data = path.read_bytes()
         except OSError as error:
             raise AgentError(
-                f"the base prompt {path} cannot be read: {error.strerror}", "restore it from a backup"
+                f"the base prompt {path} cannot be read: {error.strerror}", _repair(key)
             ) from error
         if hashlib.sha256(data).hexdigest() != digest:
-            raise AgentError(f"the base prompt {path} was changed", "restore it from a backup")
+            raise AgentError(f"the base prompt {path} was changed", _repair(key))
         return data.decode("utf-8")
 
     def with_base_prompt(self, state: AgentState, text: str) -> AgentState:
@@ -279,6 +277,10 @@ class AgentStore:
                 "restore that folder from a backup or a clone; the agent's state is intact",
             )
         return MemoryRepository.open(path)
+
+
+def _repair(key: AgentKey) -> str:
+    return f"restore it from a backup, or letta agents repair {key.agent}"
 
 
 def _decode(data: Any, key: AgentKey) -> AgentState:
@@ -315,33 +317,44 @@ class ProjectUse:
 
 
 class ProjectStore:
-    """Which agent and conversation each project (by real path) used last. A convenience: a damaged file
-    counts as empty."""
+    """Which agent and conversation each project (by real path) used last. A convenience: a damaged file is
+    kept aside and counts as empty."""
 
     def __init__(self, paths: Paths) -> None:
         self._path = paths.projects()
 
     def last(self, project: Path) -> ProjectUse | None:
         """What `project` used last, or None."""
-        item: Any = self._read().get(os.path.realpath(project))
+        item: Any = (self._read() or {}).get(os.path.realpath(project))
         try:
             return ProjectUse(AgentKey(item["org"], item["agent"]), item["conversation"])
         except (TypeError, KeyError, LettaError):
             return None
 
-    def record(self, project: Path, agent: AgentKey, conversation: str | None) -> None:
-        """Remember what `project` uses."""
+    def record(self, project: Path, agent: AgentKey, conversation: str | None) -> Path | None:
+        """Remember what `project` uses. Where a damaged file was moved to, when there was one."""
+        damaged = self._path.with_suffix(".damaged")
         with locked(self._path.with_suffix(".lock"), 5, f"{self._path} is in use by another process"):
             items = self._read()
+            if moved := items is None:
+                items = {}
+                try:
+                    os.replace(self._path, damaged)
+                except OSError as error:
+                    raise StorageError(f"cannot move {self._path} aside: {error.strerror}") from error
             use = {"org": agent.org, "agent": agent.agent, "conversation": conversation}
             if items.get(os.path.realpath(project)) != use:
                 items[os.path.realpath(project)] = use
                 text = json.dumps(items, indent=2, ensure_ascii=True) + "\n"
                 write_atomically(self._path, text.encode("ascii"))
+        return damaged if moved else None
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any] | None:
+        """What is recorded; None when the file is damaged."""
         try:
             data = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
+        except FileNotFoundError:
             return {}
-        return data if isinstance(data, dict) else {}
+        except (OSError, ValueError, RecursionError):
+            return None
+        return data if isinstance(data, dict) else None

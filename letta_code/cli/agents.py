@@ -1,4 +1,4 @@
-"""`letta agents`: make, list, show and delete agents."""
+"""`letta agents`: make, list, show, repair and delete agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from letta_code.errors import MemoryStoreError, UsageError
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
 
-app = typer.Typer(help="List, create, show and delete agents.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, create, show, repair and delete agents.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("list")
@@ -25,7 +27,7 @@ def list_agents(
     """All agents, the oldest first. A star marks the one that this folder uses."""
     place: Place = ctx.obj
     agents, problems = place.agents().list_with_problems()
-    last = place.last_agent()
+    last = place.projects().last(place.project)
     for problem in problems:
         sys.stderr.write(f"letta: {label(problem)}\n")
     if json:
@@ -34,7 +36,7 @@ def list_agents(
     table(
         [
             [
-                "*" if last is not None and last.id == state.id else " ",
+                "*" if last is not None and last.agent == state.key else " ",
                 label(state.name),
                 state.id,
                 label(state.model or "-"),
@@ -104,6 +106,25 @@ def show(
         as_json(plain)
         return
     table([[key, label(_words(value))] for key, value in plain.items() if value not in (None, "", [], {})])
+
+
+@app.command()
+def repair(
+    ctx: typer.Context,
+    agent: Annotated[
+        str, typer.Argument(metavar="ID", help="Which agent, by its id; the beginning of it is enough.")
+    ],
+) -> None:
+    """Make an agent anew from its memory when its own files are damaged or lost. Damaged files are kept
+    beside the new ones; settings of the agent that only they held are the usual ones again."""
+    from letta_code.agent.repair import repair as repaired
+    from letta_code.cli.wiring import packaged_base_prompt
+
+    place: Place = ctx.obj
+    state, done = repaired(place.paths, agent, packaged_base_prompt())
+    for line in done or (f"nothing of {state.name} is damaged",):
+        sys.stderr.write(f"{label(line)}\n")
+    sys.stdout.write(f"{state.id}\n")
 
 
 @app.command()

@@ -81,14 +81,15 @@ class Place:
         return next((state for state in known if state.name == DEFAULT_AGENT), known[0])
 
     def last_agent(self) -> AgentState | None:
-        """The agent that this project used last, when it still exists."""
+        """The agent that this project used last, when it still exists.
+
+        Raises:
+            AgentError: its file is damaged. Another agent must not answer in its place.
+        """
         use = self.projects().last(self.project)
-        if use is None:
+        if use is None or not self.paths.agent_state(use.agent).exists():
             return None
-        try:
-            return self.agents().load(use.agent)
-        except AgentError:
-            return None
+        return self.agents().load(use.agent)
 
     def conversations(self) -> ConversationStore:
         """All conversations of this person."""

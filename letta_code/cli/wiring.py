@@ -295,7 +295,10 @@ class Workbench:
     ) -> Session:
         place, options, permissions = self._place, self._options, self._settings.permissions
         memory = place.paths.memory_worktree(agent.key)
-        project = project_of(place.project, ProjectRegister(place.paths))
+        register = ProjectRegister(place.paths)
+        project = project_of(place.project, register)
+        if register.moved is not None:
+            self._say(f"warning: the list of known projects was damaged; it is now {register.moved}")
         holds = self._settings.memory.review == "hold"
         workspace = Workspace(
             project=place.project,
