@@ -50,7 +50,7 @@ def wish(argument: str) -> Wish:
 def lines_of(outcome: Outcome, project: Path, redo: bool = False) -> list[str]:
     """An outcome for people, one line for each file; not yet safe for a terminal."""
     if not outcome.turns:
-        return ["nothing to bring back" if redo else "no turn of this conversation changed a file"]
+        return [_nothing(outcome, redo)]
     turns = ", ".join(map(str, outcome.turns))
     lines = [f"turn {turns}" if len(outcome.turns) == 1 else f"turns {turns}"]
     lines += [_file_line(file, project, outcome.dry) for file in outcome.files]
@@ -80,6 +80,16 @@ def ending(rewound: Rewound) -> list[str]:
 def complete(outcome: Outcome) -> bool:
     """Whether every file is as it was."""
     return all(file.done for file in outcome.files)
+
+
+def _nothing(outcome: Outcome, redo: bool) -> str:
+    if redo:
+        return "there is no undo to take back"
+    words = "no turn of this conversation changed a file"
+    if not outcome.skipped:
+        return words
+    turns = ", ".join(map(str, outcome.skipped))
+    return f"{words} with a file tool; commands were run in turn {turns}: --commands takes back what they changed"
 
 
 def _file_line(file: FileResult, project: Path, dry: bool) -> str:

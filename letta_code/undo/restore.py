@@ -139,7 +139,7 @@ class Undo:
             by_commands = [c for c in changes if c.by_command and c.path not in covered]
             others = planned(log, by_commands, replace(options, commands=True), now, self._kept)
         commands = [command for command in log.commands.values() if command.turn in turns and command.note]
-        later = {change.turn for change in pending(log) if turns and change.turn > turns[-1]}
+        later = {item.turn for item in (*pending(log), *doubtful(log)) if not turns or item.turn > turns[-1]}
         return Outcome(
             turns,
             tuple(FileResult(plan, _promised(plan)) for plan in plans),

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 
 
 from tests.cli.harness import Done, Letta
+from tests.frontends.terminal import Terminal
 from tests.model_server import ModelServer, call, turn
 
 
@@ -26,6 +30,16 @@ def work(letta: Letta, *words: str) -> Done:
     done = letta("-p", "--permission-mode", "bypassPermissions", *words)
     assert done.code == 0, done.err
     return done
+
+
+@contextmanager
+def chat(letta: Letta) -> Iterator[Terminal]:
+    terminal = Terminal(letta.project, letta.command(), letta.variables({"TERM": "xterm-256color"}))
+    try:
+        terminal.until("/help shows")
+        yield terminal
+    finally:
+        terminal.process.close(force=True)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -61,5 +75,185 @@ def test_h04_the_last_turns_files_go_back_outside_git(letta: Letta, tmp_path: Pa
         assert os.listdir(letta.project) == ["a.py"]
         work(letta, "-c", "and now?")
         told = json.dumps(server.requests[-1].body)
-        assert "The person undid file changes of turn 1; changed back: a.py; removed (new ones): new/b.py." in told
+        assert (
+            "The person undid file changes of turn 1; changed back: a.py; removed (new ones): new/b.py."
+            in told
+        )
         assert "no turn of this conversation changed a file" in letta("undo").out
+
+
+def prepared_repository(letta: Letta) -> dict[str, bytes]:
+    """A repository with modified tracked files, a staged one, untracked and ignored ones, and a stash."""
+    project = letta.project
+    for name in ("tracked.py", "staged.py", "other.py", "src/deep.py"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(f"{name} committed\n")
+    (project / ".gitignore").write_text("ignored.txt\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "first")
+    (project / "other.py").write_text("stashed\n")
+    git(project, "stash", "-q")
+    (project / "tracked.py").write_text("precious work\n")
+    (project / "tracked.py").chmod(0o755)
+    (project / "staged.py").write_text("staged work\n")
+    git(project, "add", "staged.py")
+    (project / "notes.txt").write_text("untracked notes\n")
+    (project / "drafts").mkdir()
+    (project / "drafts" / "日本.md").write_text("draft\n")
+    (project / "link").symlink_to("notes.txt")
+    (project / "ignored.txt").write_text("ignored\n")
+    return contents(project)
+
+
+def contents(project: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(project)): os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        for path in project.rglob("*")
+        if ".git" not in path.parts and (path.is_symlink() or path.is_file())
+    }
+
+
+def git_state(project: Path) -> str:
+    """Everything of Git's that an undo must not touch: index, refs, stash."""
+    index = (project / ".git" / "index").read_bytes().hex()
+    return (
+        index
+        + git(project, "for-each-ref")
+        + git(project, "stash", "list")
+        + git(project, "rev-parse", "HEAD")
+    )
+
+
+DESTRUCTIVE = (
+    "git reset -q --hard",
+    "git checkout -q -- . && git clean -qfd",
+    "rm -rf drafts src *.py notes.txt link",
+)
+
+
+def test_h02_destructive_commands_that_were_allowed_are_taken_back_in_the_chat(letta: Letta) -> None:
+    before = prepared_repository(letta)
+    script = []
+    for number, command in enumerate(DESTRUCTIVE, 1):
+        script += [turn("", call("Bash", command=command)), turn(f"Cleaned {number}.")]
+    with ModelServer(script) as server, chat(asking(letta, server)) as terminal:
+        for number, command in enumerate(DESTRUCTIVE, 1):
+            terminal.type(f"clean up {number}\r")
+            terminal.until(lambda text, n=number: text.count("1 once · 3 no") == n)
+            terminal.type("1\r")
+            terminal.until(f"Cleaned {number}.")
+            assert contents(letta.project) != before, command
+            state = git_state(letta.project)
+            terminal.type("/undo --commands\r")
+            terminal.until(lambda text, n=number: text.count("4 cancel") == n)
+            assert contents(letta.project) != before
+            terminal.type("1\r")
+            terminal.until(lambda text, n=number: text.splitlines().count(f"turn {n}") == 2)
+            assert contents(letta.project) == before
+            assert (letta.project / "tracked.py").stat().st_mode & 0o777 == 0o755
+            assert git_state(letta.project) == state
+        terminal.type("/exit\r")
+        assert terminal.left() == 0
+        server.assert_finished()
+
+
+def test_what_a_command_made_goes_only_when_told_and_only_unchanged(letta: Letta) -> None:
+    (letta.project / "mine.txt").write_text("mine\n")
+    command = "mkdir -p out/deep && echo a > out/deep/a.txt && echo b > out/b.txt && echo c > c.txt"
+    script = [
+        turn("", call("Write", file_path="own.py", content="x\n")),
+        turn("", call("Bash", command=command)),
+    ]
+    with ModelServer([*script, turn("Done.")]) as server:
+        asking(letta, server)
+        work(letta, "build")
+    (letta.project / "c.txt").write_text("mine now\n")
+    (letta.project / "later.txt").write_text("later\n")
+    done = letta("undo")
+    assert done.code == 0
+    assert "out/deep/a.txt" in done.out
+    assert sorted(contents(letta.project)) == [
+        "c.txt",
+        "later.txt",
+        "mine.txt",
+        "out/b.txt",
+        "out/deep/a.txt",
+    ]
+    done = letta("undo", "--commands")
+    assert done.code == 1
+    assert "c.txt: changed since; --over-my-changes" in done.out
+    assert sorted(contents(letta.project)) == ["c.txt", "later.txt", "mine.txt"]
+    assert not (letta.project / "out").exists()
+
+
+def test_e45_files_that_only_became_visible_to_git_are_not_removed(letta: Letta) -> None:
+    (letta.project / ".gitignore").write_text("secret.txt\n")
+    (letta.project / "secret.txt").write_text("mine\n")
+    command = "echo > .gitignore; echo changed > secret.txt"
+    with ModelServer([turn("", call("Bash", command=command)), turn("Done.")]) as server:
+        asking(letta, server)
+        work(letta, "show it")
+    done = letta("undo", "--commands")
+    assert "which files Git ignores" in done.out
+    assert contents(letta.project) == {".gitignore": b"secret.txt\n", "secret.txt": b"changed\n"}
+
+
+def test_a_formatter_after_an_edit_is_taken_back_with_commands(letta: Letta) -> None:
+    (letta.project / "a.py").write_text("one\n")
+    edits = [turn("", edit("a.py", "one", "two")), turn("", call("Bash", command="echo formatted >> a.py"))]
+    with ModelServer([*edits, turn("Done.")]) as server:
+        asking(letta, server)
+        work(letta, "change it")
+    done = letta("undo")
+    assert done.code == 1
+    assert "changed since, while `echo formatted >> a.py` ran; --commands takes that back, too" in done.out
+    assert (letta.project / "a.py").read_text() == "two\nformatted\n"
+    assert letta("undo", "--commands").code == 0
+    assert (letta.project / "a.py").read_text() == "one\n"
+
+
+def doubtful_project(letta: Letta, tmp_path: Path) -> Path:
+    """Files for a command that is not seen to end, and a pipe on which it says that it is done with them."""
+    (letta.project / "sub").mkdir()
+    (letta.project / "sub" / "a.txt").write_text("a\n")
+    (letta.project / "b.txt").write_text("b\n")
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def assert_doubted(letta: Letta) -> None:
+    (letta.project / "b.txt").write_text("mine\n")
+    done = letta("undo", "--commands", "--json")
+    results = {os.path.relpath(file["path"], letta.project): file for file in done.json["files"]}
+    assert done.code == 1
+    assert results["b.txt"]["why"] == "unsure"
+    assert results["sub/a.txt"]["result"] == "restored"
+    assert contents(letta.project) == {"b.txt": b"mine\n", "sub/a.txt": b"a\n"}
+    assert letta("undo", "--commands", "--over-my-changes").code == 0
+    assert contents(letta.project) == {"b.txt": b"b\n", "sub/a.txt": b"a\n"}
+
+
+def test_a_command_in_the_background_is_doubted(letta: Letta, tmp_path: Path) -> None:
+    pipe = doubtful_project(letta, tmp_path)
+    command = f"rm sub/a.txt; echo x >> b.txt; echo done > {pipe}; sleep 1000"
+    script = [
+        turn("", call("Bash", command=command, run_in_background=True)),
+        turn("", call("Bash", command=f"cat {pipe}")),
+        turn("Done."),
+    ]
+    with ModelServer(script) as server:
+        asking(letta, server)
+        work(letta, "go")
+    assert_doubted(letta)
+
+
+def test_d06_a_command_that_kill_9_broke_off_is_doubted(letta: Letta, tmp_path: Path) -> None:
+    pipe = doubtful_project(letta, tmp_path)
+    command = f"rm sub/a.txt; echo x >> b.txt; echo done > {pipe}; sleep 1000"
+    with ModelServer([turn("", call("Bash", command=command))]) as server:
+        asking(letta, server)
+        process = letta.start("-p", "--permission-mode", "bypassPermissions", "go")
+        assert pipe.read_text() == "done\n"
+        process.kill()
+        process.communicate()
+    assert_doubted(letta)
