@@ -14,15 +14,14 @@ from letta_code.errors import UsageError
 
 
 def parsed(data: bytes, file: Path, warnings: list[str]) -> dict[str, Any]:
-    """The object in `data`, the content of `file`. One of blanks or NULs only counts as empty, with a
-    warning.
+    """The object in `data`, the content of `file`. Nothing, or only blanks or NULs (a crash, a full disk),
+    counts as empty, with a warning: rules that forbid something may have been in it.
 
     Raises:
         UsageError: it is not JSON, or not an object.
     """
     if not data.strip(b" \t\r\n\x00"):
-        if data:
-            warnings.append(f"{file} is empty; defaults are used")
+        warnings.append(f"{file} is empty: no setting and no rule in it counts; defaults are used")
         return {}
     try:
         root = json.loads(data)

@@ -74,7 +74,7 @@ class World:
 
     def __post_init__(self) -> None:
         home = self.root / "home"
-        self.paths = Paths(*(home / name for name in ("memfs", "config", "data", "cache", "log")))
+        self.paths = Paths.from_environment({"LETTA_HOME": str(home)})
         self.project.mkdir(parents=True)
         (self.project / "code.py").write_text("".join(f"value_{number} = 0\n" for number in range(1, 5)))
 
@@ -240,7 +240,7 @@ class Run:
         return cls(world, server, process, mark)
 
     def kill(self, chosen: random.Random, requests: int) -> None:
-        """Kill it some time after a moment: its start, one of its `requests`, or a record of its transcript."""
+        """Kill it soon after its start, after one of its `requests`, or after a record it wrote."""
         moment = chosen.choice(("start", "request", "record", "record"))
         if moment == "start":
             time.sleep(chosen.uniform(0, 1.5))

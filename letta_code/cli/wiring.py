@@ -181,7 +181,8 @@ class Workbench:
             return self._place.agent(self._options.agent)
         _, problems = store.list_with_problems()
         if problems:
-            raise AgentError(problems[0], "letta doctor says how to repair it; --new-agent makes a fresh one")
+            hint = "letta agents repair ID makes it anew from its memory; --new-agent starts afresh"
+            raise AgentError(problems[0], hint)
         return None
 
     def _new_agent(self) -> AgentState:
