@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
@@ -30,19 +31,27 @@ EXIT_HANGUP = 129  # 128 + SIGHUP
 LAST_WORDS = 1.0
 """Seconds that a reader who does not read is waited for, once the run is being ended."""
 
-_HEARD = 2.0  # seconds until the event loop must know of an end
-_ENDED = 8.0  # seconds until the end must be over; tools have two of them, and one more
-_CLOSED = 10.0  # seconds for closing a session that ended by itself
 _POLL = 1.0  # seconds between looks at our parent
 _PATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ANY_WAY_OUT = b"\x1b[?2004l\x1b[?25h\x1b[0m\r\n"  # pasting as it was, a visible cursor, no colour
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that an end may take. `heard`: until the event loop knows of it; `ended`: until all is over
+    (tools have two of them to end, and one more); `closed`: for what a run that ended by itself holds."""
+
+    heard: float = 2.0
+    ended: float = 8.0
+    closed: float = 10.0
+
+
 class Ending:
     """Whether something from outside ended the run. `code` is then the exit code. `interactive`: a chat."""
 
-    def __init__(self, *, interactive: bool = False) -> None:
+    def __init__(self, *, interactive: bool = False, patience: Patience | None = None) -> None:
         self.code: int | None = None
+        self._patience = patience or Patience()
         self._interactive = interactive
         self._phase: Literal["before", "running", "after"] = "before"
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -138,7 +147,8 @@ class Ending:
         cannot last."""
         self._cancel, self._result = _nothing, code
         if self._deadline is None:
-            self._deadline = time.monotonic() + _CLOSED
+            self._deadline = time.monotonic() + self._patience.closed
+            os.write(self._ring, b"!")
 
     def end(self, code: int) -> None:
         """End the run; the first cause decides the exit code. From any thread."""
@@ -146,7 +156,7 @@ class Ending:
             return
         self.code = code
         self._began = time.monotonic()
-        self._deadline = self._began + _HEARD
+        self._deadline = self._began + self._patience.heard
         os.write(self._over, b"!")
         os.write(self._ring, b"!")
         if self._phase == "running" and self._loop is not None:
@@ -189,7 +199,7 @@ class Ending:
     # Inside ----------------------------------------------------------------------------------------
 
     def _heard(self) -> None:
-        self._deadline = self._began + _ENDED
+        self._deadline = self._began + self._patience.ended
         self._cancel()
 
     def _cancel_now(self) -> None:

@@ -1,5 +1,6 @@
 """A session without agent and model: it plays scenes, written as events, through the front ends' public
-doors. `python -m tests.frontends.fake FRONT SCENE [PROMPT]` is a process of its own for signals and ptys; it has less patience than letta."""
+doors. `python -m tests.frontends.fake FRONT SCENE [PROMPT]` is a process of its own for signals and ptys; it
+has less patience than letta."""
 
 from __future__ import annotations
 
