@@ -123,6 +123,17 @@ class Sandbox:
             "it (settings sandbox.write, sandbox.network, or --no-sandbox).",
         )
 
+    def sweep(self) -> tuple[str, ...]:
+        """Take away what a command may have put into a repository so that Git outside obeys a configuration
+        and hooks elsewhere: its `commondir`. A line for each that was there."""
+        swept = []
+        for path in (folder / "commondir" for folder in filter(_is_itself, self.git.writable)):
+            if path not in self.git.protected and os.path.lexists(path):
+                with suppress(OSError):
+                    path.unlink()
+                    swept.append(f"Removed {path}: Git would take its configuration from elsewhere.")
+        return tuple(swept)
+
     def _writable_names(self, workspace: Workspace) -> str:
         folders = [*workspace.roots, *temporary_folders(workspace.environment), *self.write]
         names = ["$MEMORY_DIR" if folder == workspace.memory else str(folder) for folder in folders]

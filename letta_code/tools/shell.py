@@ -124,6 +124,8 @@ class ShellPool:
             for job in jobs:
                 job.kill_now()
             self._keeper.close()
+            if self.workspace.sandbox is not None:
+                self.workspace.sandbox.sweep()
         return ended
 
     def kill_now(self) -> None:
@@ -220,9 +222,10 @@ class Bash(Tool[BashArguments]):
             notes.append(f"Timed out after {_duration(seconds)}; the command and all it started were killed.")
         elif job.exit_code:
             notes.append(_exit_note(job.exit_code))
-        sandbox = self._workspace.sandbox
-        if done and sandbox is not None and (job.exit_code or "|" in arguments.command):
-            notes += sandbox.explanation(output.finish(), self._workspace)
+        if (sandbox := self._workspace.sandbox) is not None:
+            if done and (job.exit_code or "|" in arguments.command):
+                notes += sandbox.explanation(output.finish(), self._workspace)
+            notes += sandbox.sweep()
         if survivors:
             notes.append(_survivor_note(survivors, self._shells.adopt(job).id))
         else:

@@ -292,6 +292,18 @@ async def test_git_works_but_what_git_obeys_is_read_only(folder: Path, make: Mak
     assert not (project / ".git" / "hooks" / "pre-commit").exists()
 
 
+async def test_a_repository_is_not_led_to_another_configuration(folder: Path, make: Make) -> None:
+    project = repository(folder / "project")
+    inside = make(project)
+    lead = "cp -r .git evil && echo x > evil/hooks/pre-commit && echo ../evil > .git/commondir"
+    assert "Removed" in await inside(lead)
+    assert git(project, "rev-parse", "--git-common-dir") == ".git\n"
+    await inside(f"sleep 0.01; {lead}", run_in_background=True)
+    await until((project / ".git" / "commondir").exists)
+    await inside.pool.close()
+    assert git(project, "rev-parse", "--git-common-dir") == ".git\n"
+
+
 async def test_a_project_inside_a_repository_with_hooks_elsewhere(folder: Path, make: Make) -> None:
     top = repository(folder / "project")
     (top / "sub").mkdir()
