@@ -20,6 +20,7 @@ from letta_code.tools.destructive import destruction
 from letta_code.tools.path_permissions import PathJudge
 from letta_code.tools.rules import Rule
 from letta_code.tools.shell_paths import MOST, Places, candidates, hands_over_names, listed, unknown_names
+from letta_code.tools.shell_reach import TooMany, brings_a_repository, reached
 from letta_code.tools.shell_reading import exposed, is_sink, reads
 from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, parse
 from letta_code.tools.shell_wrappers import base_name
@@ -103,20 +104,23 @@ class CommandJudge:
                     verdicts.append(self._paths.ruled_out(path))
                 if (verdict := strictest(verdicts)).decision != "allow":
                     return verdict
-        if code.unknown or places.unknown or any(map(_hides_names, code.commands)):
+        unknown = code.unknown or places.unknown or any(each.target is None for each in code.redirects)
+        if unknown or any(map(_hides_names, code.commands)):
             return self._named_somewhere(command)
         return ALLOW
 
     def _named_somewhere(self, command: str) -> Verdict:
         """Whether the text of a command whose words are not all known names a closed folder."""
-        home = os.path.expanduser("~").rstrip("/")
-        text = re.sub(r"\$\{?HOME\}?|(?<![\w~])~(?=/)", lambda match: home, command)
-        text = re.sub(r"\$\{?LETTA_HOME\}?", lambda match: os.environ.get("LETTA_HOME", ""), text)
-        for folder in self._paths.own.closed:
-            for match in re.finditer(rf"{re.escape(str(folder))}(?:/[^\s'\"`;|&()<>]*)?(?![\w.-])", text):
-                verdict = self._paths.denied("read", Path(match[0]))
-                if verdict.decision == "deny":
-                    return verdict
+        known = {"HOME": os.path.expanduser("~"), "LETTA_HOME": os.environ.get("LETTA_HOME", "")}
+        if self._workspace.memory is not None:
+            known["MEMORY_DIR"] = str(self._workspace.memory)
+        text = re.sub(r"(?<![\w~./])~(?=/)", "$HOME", re.sub(r"['\"]", "", command))
+        text = re.sub(r"\$\{?(HOME|LETTA_HOME|MEMORY_DIR)\b\}?", lambda match: known.get(match[1], ""), text)
+        for match in re.finditer(r"(>?)[ \t]*(/[^\s`;|&()<>,]*)", text):
+            path = Path(os.path.normpath(match[2]))
+            verdict = self._paths.closed(path, "write" if match[1] else "read")
+            if verdict.decision == "deny":
+                return verdict
         return ALLOW
 
     def _destructive(self, command: str, code: ShellCode) -> Verdict:
@@ -147,8 +151,10 @@ class CommandJudge:
 
     def _files_of(self, commands: Sequence[SimpleCommand], places: Places) -> Iterator[Path]:
         for simple in commands:
+            left_out = [part for part in simple.argv if part and _NAMED_TO_BE_LEFT_OUT.match(part)]
+            values = {part.partition("=")[2] for part in left_out} - set(simple.argv)
             for known in candidates(simple):
-                if not _NAMED_TO_BE_LEFT_OUT.match(known):
+                if known not in left_out and known not in values:
                     yield from self._meant(known, places, globs=False)
             for choice in listed(simple):
                 yield from self._meant(choice, places, globs=True)
@@ -186,7 +192,12 @@ class CommandJudge:
             if fed or names.count("xargs") > 1 or not hands_over_names(before):
                 reason = "what `xargs` is given is only known when it runs"
                 verdicts.append(self._ask_command(reason, command, code, reading=True))
+        for folder in places.folders if any(_name(simple) == "git" for simple in reading) else ():
+            if brings_a_repository(folder, self._workspace.project):
+                reason = f"{one_line(str(folder))} is a Git repository of its own, with programs it may run"
+                verdicts.append(self._ask_command(reason, command, code, reading=True))
         paths = list(islice(self._files_of(reading, places), MOST + 1))
+        verdicts += self._judge_reached(command, code, reading, places)
         if any(simple.argv[0] == "cd" for simple in reading):
             paths += places.folders
         if len(paths) > MOST:
@@ -197,6 +208,22 @@ class CommandJudge:
         )
         verdicts += [verdict for verdict in judged if verdict.decision != "allow"]
         return verdicts
+
+    def _judge_reached(
+        self, command: str, code: ShellCode, reading: list[SimpleCommand], places: Places
+    ) -> Iterator[Verdict]:
+        """What commands print of files below the folders that they go through."""
+        project = self._workspace.project
+        left_out = self._paths.left_out(project)
+        try:
+            for path in reached(code, reading, places):
+                inside = path.is_relative_to(project)
+                if not inside or os.path.islink(path) or left_out(str(path.relative_to(project))):
+                    verdict = self._paths.judge("Read", "read", path)
+                    if verdict.decision != "allow":
+                        yield Verdict(verdict.decision, f"it goes through folders, and {verdict.reason}")
+        except TooMany:
+            yield self._ask_command("it goes through too many files", command, code, reading=True)
 
     def _judge_redirect(self, redirect: Redirect, places: Places, granted: bool) -> Verdict:
         target, mode = redirect.target, self._standing.mode

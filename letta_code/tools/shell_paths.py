@@ -28,10 +28,14 @@ _NO_PATHS = frozenset(
         *("which", "whoami", "xargs"),
     }
 )
-_PATTERN_FIRST = {"grep": "ef", "egrep": "ef", "fgrep": "ef", "rg": "ef", "jq": "f"}
+_PATTERN_FIRST = {
+    **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "sed"), "ef"),
+    **dict.fromkeys(("jq", "awk", "gawk", "mawk"), "f"),
+}
 _VALUES = {  # letters of options whose values are no paths
     **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), "ABCme"),
     **{"cut": "dfcb", "sort": "tk", "paste": "d", "column": "so", "join": "to12", "head": "nc"},
+    **{"sed": "e", "awk": "Fv", "gawk": "Fv", "mawk": "Fv"},
     **{"tail": "nc", "nl": "sbv", "fold": "w", "od": "ANtj", "tree": "LI"},
 }
 _FOLLOWS_LINKS = {
@@ -55,7 +59,10 @@ class Places:
     def __init__(self, code: ShellCode, start: Path, home: str) -> None:
         self.folders = [start]
         self.unknown = False
-        for simple in code.commands:
+        if code.enters is not None:  # nothing but this `cd` runs where it starts
+            self._enter(code.enters)
+            self.folders = self.folders[1:] if len(self.folders) > 1 else self.folders
+        for simple in code.commands[0 if code.enters is None else 1 :]:
             for target in self._targets(simple, home):
                 self._enter(target)
 
@@ -121,6 +128,8 @@ def _with_parts(words: list[str]) -> list[str]:
         value = part.partition("=")[2]
         if value and not _STANDARD.fullmatch(value):
             found.append(value)
+        if part.startswith("@"):
+            found.append(part[1:])  # options from a file
     return list(dict.fromkeys(found))
 
 

@@ -112,6 +112,8 @@ def reads(command: SimpleCommand) -> bool:
     arguments = command.argv[1:]
     if name == "find":
         arguments = _without_executed(arguments)
+    if name == "printf":  # a format that is an option would set a variable
+        return bool(arguments) and arguments[0] is not None and not arguments[0].startswith("-")
     if None in arguments and (name == "git" or not _no_options(command)):
         return False
     known = [OPERAND if part is None else part for part in arguments]
@@ -181,7 +183,7 @@ def _file(arguments: list[str]) -> bool:
 
 def _ps(arguments: list[str]) -> bool:
     """Without the letter that shows environments."""
-    return all(re.fullmatch(r"-[^E]*|[^e]*", part) for part in arguments)
+    return all(re.fullmatch(r"-[^E]*|(?!-)[^e]*", part) for part in arguments)
 
 
 def _test(arguments: list[str]) -> bool:
@@ -256,7 +258,6 @@ _CHECKS: dict[str, Callable[[list[str]], bool]] = {
     "hostname": lambda arguments: not arguments,
     "jq": jq_reads,
     "mawk": awk_reads,
-    "printf": lambda arguments: bool(arguments) and not arguments[0].startswith("-"),
     "ps": _ps,
     "read": _read,
     "rg": _rg,

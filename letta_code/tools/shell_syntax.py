@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from letta_code.tools.shell_shapes import entered_first, odd_test
 from letta_code.tools.shell_trust import doubt, odd_characters
 from letta_code.tools.shell_words import Variables, Word, expanded, parser, text_of, used_variables, word
-from letta_code.tools.shell_wrappers import HARMLESS_FOR_A_COMMAND, WRAPPERS, base_name
+from letta_code.tools.shell_wrappers import HARMLESS_FOR_A_COMMAND, WRAPPERS, base_name, set_by_env
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -283,6 +283,11 @@ class _Reader:
         inner = None if unwrap is None else unwrap(words)
         if inner is None and unwrap is not None and base_name(name) not in ("find", "env"):
             self._not_known(f"what `{name}` runs here is not understood")
+        for variable in set_by_env(words):
+            if variable not in HARMLESS_FOR_A_COMMAND:
+                self._not_known(f"it sets the variable {variable[:40]}")
+        if inner is None and base_name(name) == "env" and len(words) > 1:
+            self._not_known("what `env` runs here is not understood")
         wraps = inner is not None and base_name(name) not in ("sudo", "doas", "xargs", "find")
         if base_name(name) in _SHELLS and words[1:2] == ("-c",) and None not in words[:3]:
             wraps = True  # what it runs is judged by itself

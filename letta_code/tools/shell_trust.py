@@ -133,50 +133,36 @@ def _documents_believed(documents: list[Node], source: bytes) -> bool:
     """Whether each here-document begins and ends where bash says, and there is but one in a line."""
     lines = set()
     for document in documents:
-        start, body, end = (
-            next((child for child in document.children if child.type == f"heredoc_{part}"), None)
-            for part in ("start", "body", "end")
-        )
+        parts = {child.type: child for child in document.children}
+        start, body, end = map(parts.get, ("heredoc_start", "heredoc_body", "heredoc_end"))
         newline = source.find(b"\n", document.start_byte)
         if start is None or end is None or newline < 0 or newline in lines:
             return False
         lines.add(newline)
-        if any(
-            child.type != "heredoc_body" and child.end_byte > newline and child is not end
-            for child in document.children
-            if child.type != "heredoc_end"
-        ):
+        inside = ("heredoc_body", "heredoc_end")
+        if any(child.end_byte > newline and child.type not in inside for child in document.children):
             return False
-        word = _text(source, start.start_byte, start.end_byte)
-        name = word.strip("'\"\\").encode()
-        tabs = document.children[0].type == "<<-" or (
-            len(document.children) > 1 and document.children[1].type == "<<-"
-        )
-        at = newline + 1
-        for line in source[at:].split(b"\n"):
-            shown = line.lstrip(b"\t") if tabs else line
-            if shown == name:
-                break
-            if line.lstrip().startswith(name) or (word.encode() == name and line.endswith(b"\\")):
-                return False
-            at += len(line) + 1
-        else:
+        word = source[start.start_byte : start.end_byte]
+        at = _end_of_document(source, newline + 1, word, "<<-" in parts)
+        ending = source[end.start_byte : end.end_byte]
+        if end.start_byte + len(ending) - len(ending.lstrip()) != at:
             return False
-        ends_at = (
-            end.start_byte
-            + len(source[end.start_byte : end.end_byte])
-            - len(source[end.start_byte : end.end_byte].lstrip(b"\t"))
-        )
-        if ends_at != at + (len(line) - len(shown)):
+        if body is not None and (body.start_byte <= newline or body.end_byte > at):
             return False
-        if body is not None and (body.start_byte < newline + 1 or body.end_byte > at):
-            return False
-        plain = word.encode() == name
-        text = source[newline + 1 : at]
-        if (
-            plain
-            and (body is None or not body.children)
-            and not _HERE.fullmatch(text.decode("utf-8", "replace"))
-        ):
+        expands = word[:1] not in b"'\"\\" and (body is None or not body.children)
+        if expands and not _HERE.fullmatch(_text(source, newline + 1, at)):
             return False
     return True
+
+
+def _end_of_document(source: bytes, at: int, word: bytes, tabs: bool) -> int:
+    """Where the word that ends the here-document stands; -1 when that is not sure."""
+    name = word.strip(b"'\"\\")
+    for line in source[at:].split(b"\n"):
+        shown = line.lstrip(b"\t") if tabs else line
+        if shown == name:
+            return at + len(line) - len(shown)
+        if line.lstrip().startswith(name) or (word == name and line.endswith(b"\\")):
+            return -1
+        at += len(line) + 1
+    return -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from letta_code.tools.shell_words import Word
@@ -50,13 +51,23 @@ def _simple(valued: str = "", plain: str = "", skip: int = 0) -> Callable[[tuple
 
 def _env(argv: tuple[Word, ...]) -> Found:
     rest = _after_options(argv, "u", "i0")
-    if rest is None:
-        return None
     while rest and rest[0] is not None and "=" in rest[0]:
-        if rest[0].split("=", 1)[0] not in HARMLESS_FOR_A_COMMAND:
-            return None
         rest = rest[1:]
     return [rest] if rest else None
+
+
+def set_by_env(argv: tuple[Word, ...]) -> list[str]:
+    """The variables that `env` or `sudo` sets for what it runs."""
+    if base_name(argv[0] or "") not in ("env", "sudo", "doas"):
+        return []
+    return [part.split("=", 1)[0] for part in argv[1:] if part and re.match(r"[A-Za-z_]\w*=", part)]
+
+
+def _sudo(argv: tuple[Word, ...]) -> Found:
+    rest = _after_options(argv, "ugpC", "nEHkSb")
+    while rest and rest[0] is not None and re.match(r"[A-Za-z_]\w*=", rest[0]):
+        rest = rest[1:]
+    return None if rest is None else [rest]
 
 
 def _xargs(argv: tuple[Word, ...]) -> Found:
@@ -108,7 +119,7 @@ WRAPPERS: dict[str, Callable[[tuple[Word, ...]], Found]] = {
     "nice": _simple("n"),
     "ionice": _simple("cn", "t"),
     "timeout": _simple("ks", "v", skip=1),
-    "sudo": _simple("ugpC", "nEHkSb"),
+    "sudo": _sudo,
     "doas": _simple("u", "n"),
     "env": _env,
     "xargs": _xargs,

@@ -1,0 +1,137 @@
+"""Which files a shell command may open beside those that it names: below the folders that it goes through.
+
+Programs follow links that they are given (`find -exec cat`, `xargs cat`) or meet (`diff -r`), and print files
+that a person keeps closed. File names are listed; nothing is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from letta_code.tools.shell_paths import Places, under
+from letta_code.tools.shell_syntax import ShellCode, SimpleCommand
+from letta_code.tools.shell_wrappers import base_name
+
+MOST_ENTRIES = 20_000
+"""Files and folders that are listed for one command; where there are more it is asked about."""
+
+_ONLY_NAMES = frozenset(
+    {"ls", "stat", "file", "basename", "dirname", "realpath", "readlink", "echo", "printf"}
+)
+_COUNTS = frozenset({"wc", "du", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum"})
+_REPOSITORY = ("HEAD", "objects", "refs")
+
+
+class TooMany(Exception):
+    """There is more below the folders than is listed."""
+
+
+def reached(code: ShellCode, reading: list[SimpleCommand], places: Places) -> Iterator[Path]:
+    """The links and files below folders that `reading` commands may print.
+
+    Raises:
+        TooMany: they cannot be listed.
+    """
+    names = [base_name(simple.argv[0] or "") for simple in code.commands]
+    prints = any(
+        name not in _ONLY_NAMES | _COUNTS | {"find", "xargs", "cd", "git"}
+        and None in simple.argv
+        and not _only_lists(simple)
+        for name, simple in zip(names, code.commands, strict=True)
+    )
+    for simple in reading:
+        name = base_name(simple.argv[0] or "")
+        words = [part for part in simple.argv[1:] if part is not None]
+        if name == "diff" and any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words):
+            yield from _below(_folders(words, places), lambda file: True)
+        elif name in ("grep", "egrep", "fgrep") and _recursive(words) and not _only_lists(simple):
+            kept = _grep_filter(words)
+            yield from (path for path in _below(_folders(words, places), kept) if not path.is_symlink())
+        elif name == "find" and prints and any(part.startswith(("-exec", "-ok")) for part in words):
+            yield from _below(_folders(_before_options(words), places), _find_filter(words))
+    if prints and "xargs" in names and any(base_name(each.argv[0] or "") == "xargs" for each in reading):
+        kept = next(
+            (_find_filter(_words(each)) for each in code.commands if _name(each) == "find"), lambda file: True
+        )
+        yield from _below(list(places.folders), kept)
+
+
+def brings_a_repository(folder: Path, project: Path) -> bool:
+    """Whether Git would take `folder`, or one above it in the project, for a bare repository: with a
+    configuration of its own, and so with programs."""
+    for each in (folder, *folder.parents):
+        if os.path.lexists(each / ".git"):
+            return False
+        if all(os.path.lexists(each / part) for part in _REPOSITORY):
+            return True
+        if each == project:
+            return False
+    return False
+
+
+def _name(simple: SimpleCommand) -> str:
+    return base_name(simple.argv[0] or "")
+
+
+def _words(simple: SimpleCommand) -> list[str]:
+    return [part for part in simple.argv[1:] if part is not None]
+
+
+def _only_lists(simple: SimpleCommand) -> bool:
+    return _name(simple) in ("grep", "egrep", "fgrep", "rg") and any(
+        re.match(r"-[A-Za-z]*[lLcq]|--(?:files|count|quiet)", part) for part in _words(simple)
+    )
+
+
+def _recursive(words: list[str]) -> bool:
+    return any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words)
+
+
+def _folders(words: list[str], places: Places) -> list[Path]:
+    given = [under(folder, part) for folder in places.folders for part in words if not part.startswith("-")]
+    return [folder for folder in given if folder.is_dir()] or list(places.folders)
+
+
+def _before_options(words: list[str]) -> list[str]:
+    end = next((at for at, part in enumerate(words) if part.startswith(("-", "(", "!"))), len(words))
+    return words[:end]
+
+
+def _grep_filter(words: list[str]) -> Callable[[str], bool]:
+    values: dict[str, list[str]] = {"include": [], "exclude": []}
+    for part in words:
+        if match := re.match(r"--(include|exclude)=(.*)", part, re.DOTALL):
+            values[match[1]].append(match[2])
+    return lambda file: (
+        (not values["include"] or any(fnmatchcase(file, each) for each in values["include"]))
+        and not any(fnmatchcase(file, each) for each in values["exclude"])
+    )
+
+
+def _find_filter(words: list[str]) -> Callable[[str], bool]:
+    """By the first `-name`, where nothing makes it one of several conditions."""
+    if {"-o", "-or", ",", "!", "-not", "("} & set(words) or "-name" not in words[:-1]:
+        return lambda file: True
+    pattern = words[words.index("-name") + 1]
+    return lambda file: fnmatchcase(file, pattern)
+
+
+def _below(folders: list[Path], kept: Callable[[str], bool]) -> Iterator[Path]:
+    seen = 0
+    for folder in dict.fromkeys(folders):
+        for base, subfolders, files in os.walk(folder):
+            if ".git" in subfolders:
+                subfolders.remove(".git")
+            seen += len(subfolders) + len(files)
+            if seen > MOST_ENTRIES:
+                raise TooMany
+            for name in files:
+                if kept(name):
+                    yield Path(base, name)
+            for name in subfolders:
+                if os.path.islink(f"{base}/{name}"):
+                    yield Path(base, name)
