@@ -5,8 +5,8 @@
 
 Each cell is the real program against the scripted server: the fault is met, the end looked at, and the
 conversation resumed in another dialect and with another model of the same one, where a strict server refuses
-what a provider would. A run of everything writes the table into docs/reliability.md; a part only prints. The
-exit status is 1 when a cell fails. The faults are listed in tests/reliability/faults.py.
+what a provider would. The results go into the table in docs/reliability.md; a run of a part changes its own
+cells only. The exit status is 1 when a cell fails. The faults are listed in tests/reliability/faults.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.reliability.cells import FORMS, WAYS, Form, Way, play  # noqa: E402
 from tests.reliability.faults import FAULTS, Fault  # noqa: E402
-from tests.reliability.table import DOCUMENT, Cells, with_table  # noqa: E402
+from tests.reliability.table import DOCUMENT, Cells, known, with_table  # noqa: E402
 
 Job = tuple[int, int, Form]
 """Places in `FAULTS` and `WAYS`, and the form."""
@@ -64,8 +64,10 @@ def main() -> int:
                 print(f"{count} of {len(jobs)}", file=sys.stderr, flush=True)
     minutes = (time.monotonic() - started) / 60
     print(f"{len(jobs)} cells, {failed} failed, {minutes:.1f} minutes")
-    if len(jobs) == len(FAULTS) * len(WAYS) * len(FORMS):
-        DOCUMENT.write_text(with_table(DOCUMENT.read_text("utf-8"), cells), "utf-8")
+    document = DOCUMENT.read_text("utf-8")
+    cells = known(document) | cells
+    if len(cells) == len(FAULTS) * len(WAYS) * len(FORMS):
+        DOCUMENT.write_text(with_table(document, cells), "utf-8")
         print(f"the table is in {DOCUMENT.name}")
     return 1 if failed else 0
 

@@ -6,16 +6,15 @@ Every function that judges returns the list of what is wrong; nothing is wrong w
 from __future__ import annotations
 
 import re
-import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from tests.cli.harness import Done, Letta
-from tests.model_server import ModelServer, turn
+from tests.model_server import ModelServer, Request, turn
 from tests.model_server.wire import texts
 from tests.reliability.faults import IDLE_SECONDS, PROMPT, Answered, Fault
 from tests.reliability.terminal import Terminal
@@ -55,14 +54,24 @@ def other_way(way: Way) -> Way:
     return WAYS[(WAYS.index(way) + 1) % len(WAYS)]
 
 
-def play(fault: Fault, way: Way, form: Form, folder: Path, *, thorough: bool = True) -> list[str]:
-    """Play the fault below `folder` (which is filled), then resume the conversation in another dialect and,
-    when `thorough`, with another model of the same one."""
+class Run(Protocol):
+    """Runs `letta WORDS` to its end."""
+
+    def __call__(self, *words: str, env: Mapping[str, str] | None = None) -> Done: ...
+
+
+def play(fault: Fault, way: Way, form: Form, folder: Path) -> list[str]:
+    """Play the fault below `folder` (which is filled), then resume the conversation in another dialect and
+    with another model of the same one."""
     letta = fresh(folder)
-    wrong = _one_shot(fault, way, letta) if form == "one-shot" else _chat(fault, way, letta)
-    wrong += _resumed(fault, other_way(way), other_way(way).handle, letta, form)
-    if thorough:
-        wrong += _resumed(fault, way, way.other_model, letta, form)
+    wrong = one_shot(fault, way, letta) if form == "one-shot" else chat(fault, way, letta)
+    wrong += resumed(fault, other_way(way), other_way(way).handle, letta, form)
+    return wrong + resumed(fault, way, way.other_model, letta, form) + logged(letta)
+
+
+def logged(letta: Letta) -> list[str]:
+    """A bug that reached the log."""
+    wrong = []
     for log in (letta.home / "log").rglob("*"):
         if log.is_file() and "Traceback" in log.read_text("utf-8", "replace"):
             wrong.append(f"a traceback in {log.name}")
@@ -86,8 +95,8 @@ def fresh(folder: Path) -> Letta:
 
 
 @contextmanager
-def _place(fault: Fault, *more: dict[str, Any]) -> Iterator[tuple[ModelServer, str]]:
-    """A server that plays the fault, and the address at which `letta` looks for it."""
+def place_of(fault: Fault, *more: dict[str, Any]) -> Iterator[tuple[ModelServer, str]]:
+    """A server that plays the fault and then `more`, and the address at which `letta` looks for it."""
     with ModelServer([*fault.turns, *more], tls=fault.place == "untrusted certificate") as server:
         match fault.place:
             case "nothing listens":
@@ -102,14 +111,15 @@ def _place(fault: Fault, *more: dict[str, Any]) -> Iterator[tuple[ModelServer, s
                 yield server, server.url
 
 
-def _one_shot(fault: Fault, way: Way, letta: Letta) -> list[str]:
-    with _place(fault) as (server, url):
-        done = letta("-p", "-m", way.handle, PROMPT, env=way.environment(url))
-        wrong = _requests(fault, server)
+def one_shot(fault: Fault, way: Way, run: Run) -> list[str]:
+    """Meet the fault in `letta -p`."""
+    with place_of(fault) as (server, url):
+        done = run("-p", "-m", way.handle, PROMPT, env=way.environment(url))
+        wrong = requests_wrong(fault, server)
     return wrong + _streams(fault, done)
 
 
-def _requests(fault: Fault, server: ModelServer) -> list[str]:
+def requests_wrong(fault: Fault, server: ModelServer) -> list[str]:
     wrong = [f"refused by the server: {said}" for said in server.violations]
     if fault.place == "server" and server.remaining:
         wrong.append(f"not asked for: {[item.index for item in server.remaining]}")
@@ -143,29 +153,29 @@ def _streams(fault: Fault, done: Done) -> list[str]:
     return wrong + [f"stderr has {line!r}" for line in others]
 
 
-def _chat(fault: Fault, way: Way, letta: Letta) -> list[str]:
+def chat(fault: Fault, way: Way, letta: Letta) -> list[str]:
     """The fault, then another question in the same chat. Where no server can be reached, another model is
     chosen in between, as a person would."""
     other = other_way(way)
     still = turn(YES, when={"contains": STILL})
-    with _place(fault, {**still, "optional": True}) as (server, url), ModelServer([still]) as near:
+    with place_of(fault, {**still, "optional": True}) as (server, url), ModelServer([still]) as near:
         environment = way.environment(url) | other.environment(near.url)
-        with Terminal(letta, environment, "-m", way.handle) as chat:
-            chat.until("›")
-            chat.type(f"{PROMPT}\r")
-            chat.until(lambda text: len(_TURN_ENDED.findall(text)) == 1)
-            wrong = _requests(fault, server)
-            before = len(_TURN_ENDED.findall(chat.text))
+        with Terminal(letta, environment, "-m", way.handle) as terminal:
+            terminal.until("›")
+            terminal.type(f"{PROMPT}\r")
+            terminal.until(lambda text: len(_TURN_ENDED.findall(text)) == 1)
+            wrong = requests_wrong(fault, server)
+            before = len(_TURN_ENDED.findall(terminal.text))
             if fault.place != "server":
-                chat.type(f"/model {other.handle}\r")
-                chat.until(lambda text: text.count(other.handle) > 1)
-            chat.type(f"{STILL}\r")
-            chat.until(lambda text: len(_TURN_ENDED.findall(text)) == before + 1)
-            chat.type("\x04")
-            code = chat.left()
+                terminal.type(f"/model {other.handle}\r")
+                terminal.until(lambda text: text.count(other.handle) > 1)
+            terminal.type(f"{STILL}\r")
+            terminal.until(lambda text: len(_TURN_ENDED.findall(text)) == before + 1)
+            terminal.type("\x04")
+            code = terminal.left()
         wrong += [f"refused by the server: {said}" for said in server.violations + near.violations]
     wrong += [f"exit code {code}, not 0"] if code else []
-    return wrong + _screen(fault, chat.text)
+    return wrong + _screen(fault, terminal.text)
 
 
 def _screen(fault: Fault, text: str) -> list[str]:
@@ -185,15 +195,22 @@ def _screen(fault: Fault, text: str) -> list[str]:
     return wrong
 
 
-def _resumed(fault: Fault, way: Way, handle: str, letta: Letta, form: Form) -> list[str]:
+def resumed(fault: Fault, way: Way, handle: str, run: Run, form: Form) -> list[str]:
+    """Go on with the conversation, asking the model `handle` behind a strict server."""
     with ModelServer([turn(RESUMED, thinking="Where were we?")]) as server:
-        done = letta("-p", "-c", "-m", handle, RESUME, env=way.environment(server.url))
+        done = run("-p", "-c", "-m", handle, RESUME, env=way.environment(server.url))
         wrong = [f"resumed with {handle}: refused: {said}" for said in server.violations]
         requests = server.requests
     if (done.code, done.out, done.err) != (0, f"{RESUMED}\n", ""):
         wrong.append(f"resumed with {handle}: {done}")
+    return wrong + conversation_wrong(fault, handle, requests, form)
+
+
+def conversation_wrong(fault: Fault, handle: str, requests: list[Request], form: Form) -> list[str]:
+    """What a request that resumes the conversation lacks or has too much."""
+    wrong: list[str] = []
     if len(requests) != 1:
-        return [*wrong, f"resumed with {handle}: {len(requests)} requests"]
+        return [f"resumed with {handle}: {len(requests)} requests"]
     sent = requests[0].body.get("messages") or requests[0].body["input"]
     if (PROMPT in texts(sent)) != fault.kept:
         wrong.append(f"resumed with {handle}: the first words are {'lost' if fault.kept else 'kept'}")
@@ -213,8 +230,3 @@ def _results(messages: list[dict[str, Any]]) -> int:
         if isinstance(content, list):
             found += sum(block.get("type") == "tool_result" for block in content)
     return found
-
-
-def cleared(folder: Path) -> None:
-    """Remove what a cell left."""
-    shutil.rmtree(folder)

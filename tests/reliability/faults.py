@@ -163,9 +163,19 @@ def _network() -> list[Fault]:
 def _streams() -> list[Fault]:
     faults = [
         _passes("silence before the answer, for a moment", {"stall": "forever"}, 1),
-        _stays("silence before the answer, for good", {"stall": "forever"}, "silent for too long", SILENT_ATTEMPTS),
+        _stays(
+            "silence before the answer, for good",
+            {"stall": "forever"},
+            "silent for too long",
+            SILENT_ATTEMPTS,
+        ),
         _passes("silence in the stream, for a moment", {"stall": "forever", "after": 6}, 1),
-        _stays("silence in the stream, for good", {"stall": "forever", "after": 6}, "silent for too long", SILENT_ATTEMPTS),
+        _stays(
+            "silence in the stream, for good",
+            {"stall": "forever", "after": 6},
+            "silent for too long",
+            SILENT_ATTEMPTS,
+        ),
         _passes("nothing but comments in the stream", {"drip": 0.05, "after": 4}, 1),
     ]
     where = {

@@ -37,6 +37,18 @@ def _row(items: list[str]) -> str:
     return f"| {' | '.join(items)} |\n"
 
 
+def known(document: str) -> Cells:
+    """What the table in `document` says of faults that are still listed with the same end."""
+    ends = {fault.name: str(fault.end) for fault in FAULTS}
+    columns = [(way.name, form) for way in WAYS for form in FORMS]
+    return {
+        (name, way, form): mark == HELD
+        for name, end, *marks in rows(document)
+        if ends.get(name) == end
+        for (way, form), mark in zip(columns, marks, strict=True)
+    }
+
+
 def rows(document: str) -> list[list[str]]:
     """The table's rows without its head."""
     table = document.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
