@@ -1,7 +1,7 @@
 """Looking at and replacing the person's files without ever following a symlink.
 
-A path was resolved when it was changed. Whatever of it is a symlink by now was swapped in since, so every
-folder is opened from its parent with `O_NOFOLLOW`, and files are named relative to that handle.
+A path was resolved when it was changed. Whatever of it is a symlink by now was swapped in since, so all
+goes through `letta_code.nofollow`.
 """
 
 from __future__ import annotations
@@ -16,65 +16,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from letta_code.nofollow import folder_of, open_file
 from letta_code.undo.states import ABSENT, State
 
 HASHED = 50_000_000
 """Bytes of the largest file that is read to be compared; the file tools change no larger one."""
-
-_FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_WALK = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Blocked(Exception):
     """A file was left as it is; the text says why, for the person."""
 
 
-@contextmanager
-def folder_of(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
-    """A handle of the folder of `path` (absolute) and its last name, no symlink followed.
-
-    Raises:
-        FileNotFoundError: a folder is missing, and `make` is false. Blocked: a part of the path is a
-        symlink or a file by now. OSError: it cannot be opened or made.
-    """
-    *parts, name = Path(path).parts[1:]
-    handle = os.open("/", _WALK)
-    try:
-        for part in parts:
-            try:
-                inner = _entered(handle, part, make)
-            except OSError as error:
-                if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                    raise Blocked("a folder of its path is a link or a file now") from error
-                raise
-            os.close(handle)
-            handle = inner
-        yield handle, name
-    finally:
-        os.close(handle)
-
-
-def _entered(folder: int, name: str, make: bool) -> int:
-    try:
-        return os.open(name, _WALK, dir_fd=folder)
-    except FileNotFoundError:
-        if not make:
-            raise
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-        return os.open(name, _WALK, dir_fd=folder)
-
-
 def look(path: str, limit: int = HASHED) -> tuple[State, bytes]:
     """What is at `path` now, and the bytes of a file. Never raises: what cannot be read is a state."""
     try:
-        with folder_of(path) as (folder, name):
-            return _look(folder, name, limit)
+        with folder_of(Path(path)) as folder:
+            return _look(folder, os.path.basename(path), limit)
     except FileNotFoundError:
         return ABSENT, b""
-    except Blocked as error:
-        return State("other", problem=str(error)), b""
     except OSError as error:
         return State("unreadable", problem=_words(error)), b""
 
@@ -91,35 +50,34 @@ def _look(folder: int, name: str, limit: int = HASHED) -> tuple[State, bytes]:
     if status.st_size > limit:
         words = f"larger than {limit // 1_000_000} MB"
         return State("file", mode=mode, size=status.st_size, problem=words), b""
-    with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
+    with os.fdopen(open_file(folder, name), "rb") as file:
         raw = file.read(limit + 1)
     return State("file", hashlib.sha256(raw).hexdigest(), mode, len(raw)), raw
 
 
-def put_file(path: str, raw: bytes, mode: int, expected: State) -> None:
+def put_file(path: str, raw: bytes, mode: int, expected: State, shared: bool) -> None:
     """Make `path` a file with `raw` and `mode`, in one step where that is possible; missing folders are
-    made, owner and extended attributes of a file that is there are kept.
+    made, owner and extended attributes of a file that is there are kept. A file that was `shared` by
+    several names (hard links) changes under all of them.
 
     Raises:
         Blocked: by now `path` does not hold `expected`, or cannot be written; nothing was changed.
     """
-    with _blocked(), folder_of(path, make=True) as (folder, name):
+    with _opened(path, make=True) as (folder, name):
         status = _still(folder, name, expected)
-        if status is not None and stat.S_ISREG(status.st_mode):
-            writable = os.access(name, os.W_OK, dir_fd=folder, follow_symlinks=True)
-            if not writable:
-                raise Blocked("it is write-protected")
-            if status.st_nlink > 1:
-                _rewrite(folder, name, raw, mode)
-                return
+        if status is None or not stat.S_ISREG(status.st_mode):
+            _replace(folder, name, raw, mode, None)
+        elif not os.access(name, os.W_OK, dir_fd=folder):
+            raise Blocked("it is write-protected")
+        elif shared and status.st_nlink > 1:
+            _rewrite(folder, name, raw, mode)
         else:
-            status = None
-        _replace(folder, name, raw, mode, status)
+            _replace(folder, name, raw, mode, status)
 
 
 def put_link(path: str, target: str, expected: State) -> None:
     """Make `path` a symlink to `target`. Raises `Blocked` as `put_file` does."""
-    with _blocked(), folder_of(path, make=True) as (folder, name):
+    with _opened(path, make=True) as (folder, name):
         _still(folder, name, expected)
         temporary = f".letta-{secrets.token_hex(8)}.tmp"
         os.symlink(target, temporary, dir_fd=folder)
@@ -132,22 +90,22 @@ def put_link(path: str, target: str, expected: State) -> None:
 
 def remove(path: str, expected: State) -> None:
     """Remove the file or symlink `path`. Raises `Blocked` as `put_file` does."""
-    with _blocked(), folder_of(path) as (folder, name):
+    with _opened(path) as (folder, name):
         _still(folder, name, expected)
         os.unlink(name, dir_fd=folder)
 
 
 def remove_folder(path: str) -> None:
     """Remove the folder `path` if it is empty; else it stays."""
-    with contextlib.suppress(OSError, Blocked), folder_of(path) as (folder, name):
+    with contextlib.suppress(Blocked), _opened(path) as (folder, name):
         os.rmdir(name, dir_fd=folder)
 
 
 def set_mode(path: str, mode: int, expected: State) -> None:
     """Give a file permission bits. Raises `Blocked` as `put_file` does."""
-    with _blocked(), folder_of(path) as (folder, name):
+    with _opened(path) as (folder, name):
         _still(folder, name, expected)
-        handle = os.open(name, _READ, dir_fd=folder)
+        handle = open_file(folder, name)
         try:
             os.fchmod(handle, mode)
         finally:
@@ -155,14 +113,20 @@ def set_mode(path: str, mode: int, expected: State) -> None:
 
 
 @contextmanager
-def _blocked() -> Iterator[None]:
+def _opened(path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+    """The folder of `path` and its name there; what the system refuses becomes `Blocked`."""
     try:
-        yield
+        with folder_of(Path(path), make=make) as folder:
+            yield folder, os.path.basename(path)
     except OSError as error:
         raise Blocked(_words(error)) from error
 
 
 def _words(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "a link has taken the place of a part of its path"
+    if error.errno == errno.ENOTDIR:
+        return "a part of its path is a file now"
     return (error.strerror or str(error)).lower()
 
 
@@ -210,7 +174,7 @@ def _take_over(handle: int, folder: int, name: str, status: os.stat_result) -> b
         if (mine.st_uid, mine.st_gid) != (status.st_uid, status.st_gid):
             os.fchown(handle, status.st_uid, status.st_gid)
         if hasattr(os, "listxattr"):
-            old = os.open(name, _READ, dir_fd=folder)
+            old = open_file(folder, name)
             try:
                 for attribute in os.listxattr(old):
                     os.setxattr(handle, attribute, os.getxattr(old, attribute))
@@ -224,8 +188,7 @@ def _take_over(handle: int, folder: int, name: str, status: os.stat_result) -> b
 def _rewrite(folder: int, name: str, raw: bytes, mode: int) -> None:
     """Write in place: the only way that keeps hard links, an owner that is not us, or works in a folder
     where nothing can be made."""
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, dir_fd=folder), "wb") as file:
+    with os.fdopen(open_file(folder, name, os.O_WRONLY), "wb") as file:
         file.write(raw)
         file.truncate()
         file.flush()

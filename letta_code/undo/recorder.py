@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from letta_code.errors import StorageError
@@ -59,7 +60,7 @@ class Recorder:
                 folders.insert(0, str(folder))
                 folder = folder.parent
         else:
-            old = self._kept(before, _mode(path), self._own(turn, str(path)))
+            old = self._kept(before, path, self._own(turn, str(path)))
         new = State("file", _digest(after), old.mode, len(after))
         self._store.add_changes([Change(0, turn, tool, str(path), old, new, tuple(folders))])
 
@@ -70,14 +71,14 @@ class Recorder:
         own = last is not None and last.turn == turn and not last.operation and not last.by_command
         return last.after if last is not None and own else None
 
-    def _kept(self, raw: bytes, mode: int, own: State | None) -> State:
+    def _kept(self, raw: bytes, path: Path, own: State | None) -> State:
         """The state of a file with `raw`, kept unless it is too large or an undo never needs it."""
-        state = State("file", _digest(raw), mode, len(raw))
+        mode, links = _status(path)
+        state = State("file", _digest(raw), mode, len(raw), shared=links > 1)
         if own is not None and own.same(state):
             return state  # the agent's own text, in the middle of a turn
         if len(raw) > KEPT:
-            words = f"larger than {KEPT // 1_000_000} MB"
-            return State("file", state.sha256, mode, len(raw), problem=words)
+            return replace(state, problem=f"larger than {KEPT // 1_000_000} MB")
         self._store.keep(raw)
         return state
 
@@ -226,8 +227,10 @@ def _digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def _mode(path: Path) -> int:
+def _status(path: Path) -> tuple[int, int]:
+    """Permission bits of a file, and how many names it has."""
     try:
-        return path.stat().st_mode & 0o7777
+        status = path.stat()
     except OSError:
-        return 0o644  # it vanished just now, and will not be written either
+        return 0o644, 1  # it vanished just now, and will not be written either
+    return stat.S_IMODE(status.st_mode), status.st_nlink

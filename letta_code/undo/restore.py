@@ -139,7 +139,8 @@ class Undo:
             by_commands = [c for c in changes if c.by_command and c.path not in covered]
             others = planned(log, by_commands, replace(options, commands=True), now, self._kept)
         commands = [command for command in log.commands.values() if command.turn in turns and command.note]
-        later = {item.turn for item in (*pending(log), *doubtful(log)) if not turns or item.turn > turns[-1]}
+        changed = {change.turn for change in pending(log)} | {command.turn for command in doubtful(log)}
+        later = {turn for turn in changed if not turns or turn > turns[-1]}
         return Outcome(
             turns,
             tuple(FileResult(plan, _promised(plan)) for plan in plans),
@@ -245,7 +246,7 @@ class Undo:
             raw = self._content(target)
             if raw is None:
                 raise disk.Blocked("its content is not kept any more")
-            disk.put_file(plan.path, raw, target.mode, plan.now)
+            disk.put_file(plan.path, raw, target.mode, plan.now, target.shared)
 
 
 def _promised(plan: FilePlan) -> Result:

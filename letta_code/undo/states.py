@@ -15,8 +15,8 @@ COMMAND = "command"
 @dataclass(frozen=True, slots=True)
 class State:
     """What is at a path. `sha256` (hex), `mode` (permission bits) and `size` (bytes) are those of a file,
-    `target` is that of a symlink. `problem` says why a content is not known or was not kept; such a state
-    equals nothing but itself where there is no hash."""
+    `target` is that of a symlink; `shared`: the file had other names (hard links). `problem` says why a
+    content is not known or was not kept; a file without hash is the same as no other."""
 
     kind: Kind
     sha256: str = ""
@@ -24,6 +24,7 @@ class State:
     size: int = 0
     target: str = ""
     problem: str = ""
+    shared: bool = False
 
     def same(self, other: State) -> bool:
         """Whether both hold the same content; permission bits aside."""
@@ -92,7 +93,7 @@ def load_change(record: Mapping[str, Any], number: int) -> Change:
 
 def dump_state(state: State) -> dict[str, Any]:
     """A state without what is empty."""
-    names = ("kind", "sha256", "mode", "size", "target", "problem")
+    names = ("kind", "sha256", "mode", "size", "target", "problem", "shared")
     return {name: value for name in names if (value := getattr(state, name))}
 
 
@@ -108,4 +109,5 @@ def load_state(data: Mapping[str, Any]) -> State:
         int(data.get("size", 0)),
         str(data.get("target", "")),
         str(data.get("problem", "")),
+        bool(data.get("shared", False)),
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
-
+from typing import Any
 
 from tests.cli.harness import Done, Letta
 from tests.frontends.terminal import Terminal
@@ -22,7 +20,7 @@ def asking(letta: Letta, server: ModelServer, provider: str = "VLLM") -> Letta:
     return letta
 
 
-def edit(path: str, old: str, new: str) -> object:
+def edit(path: str, old: str, new: str) -> dict[str, Any]:
     return call("Edit", file_path=path, old_string=old, new_string=new)
 
 
@@ -33,13 +31,17 @@ def work(letta: Letta, *words: str) -> Done:
 
 
 @contextmanager
-def chat(letta: Letta) -> Iterator[Terminal]:
-    terminal = Terminal(letta.project, letta.command(), letta.variables({"TERM": "xterm-256color"}))
+def chat(letta: Letta, *words: str) -> Iterator[Terminal]:
+    terminal = Terminal(letta.project, letta.command(*words), letta.variables({"TERM": "xterm-256color"}))
     try:
         terminal.until("/help shows")
         yield terminal
     finally:
         terminal.process.close(force=True)
+
+
+def times(words: str, count: int) -> Callable[[str], bool]:
+    return lambda text: text.count(words) == count
 
 
 def git(folder: Path, *words: str) -> str:
@@ -139,16 +141,16 @@ def test_h02_destructive_commands_that_were_allowed_are_taken_back_in_the_chat(l
     with ModelServer(script) as server, chat(asking(letta, server)) as terminal:
         for number, command in enumerate(DESTRUCTIVE, 1):
             terminal.type(f"clean up {number}\r")
-            terminal.until(lambda text, n=number: text.count("1 once · 3 no") == n)
+            terminal.until(times("1 once · 3 no", number))
             terminal.type("1\r")
             terminal.until(f"Cleaned {number}.")
             assert contents(letta.project) != before, command
             state = git_state(letta.project)
             terminal.type("/undo --commands\r")
-            terminal.until(lambda text, n=number: text.count("4 cancel") == n)
+            terminal.until(times("4 cancel", number))
             assert contents(letta.project) != before
             terminal.type("1\r")
-            terminal.until(lambda text, n=number: text.splitlines().count(f"turn {n}") == 2)
+            terminal.until(times(f"\nturn {number}\n", 2))
             assert contents(letta.project) == before
             assert (letta.project / "tracked.py").stat().st_mode & 0o777 == 0o755
             assert git_state(letta.project) == state
@@ -257,3 +259,113 @@ def test_d06_a_command_that_kill_9_broke_off_is_doubted(letta: Letta, tmp_path: 
         process.kill()
         process.communicate()
     assert_doubted(letta)
+
+
+UPDATING = "anthropic/claude-opus-4-8"  # takes system messages inside a conversation
+
+
+def test_dropped_messages_leave_and_what_memory_was_told_in_them_is_told_again(letta: Letta) -> None:
+    (letta.project / "a.py").write_text("one\n")
+    learn = call(
+        "memory",
+        command="create",
+        file_path="system/taste",
+        description="taste",
+        file_text="I rhyme.",
+        reason="said so",
+        source="inferred",
+    )
+    script = [turn("First."), turn("", learn, edit("a.py", "one", "two")), turn("Second."), turn("Third.")]
+    with ModelServer(script) as server, ModelServer([turn("Fourth.")]) as other:
+        asking(letta, server, "ANTHROPIC")
+        work(letta, "-m", UPDATING, "please begin")
+        work(letta, "-c", "I like rhymes; please undo-me-later")
+        memory = letta("memory", "log").out
+        done = letta("undo", "--drop-messages")
+        assert (done.code, done.err) == (0, "")
+        assert "no longer part of the conversation: turn 2" in done.out
+        assert "memory keeps: said so; `letta memory revert" in done.out
+        assert (letta.project / "a.py").read_text() == "one\n"
+        assert letta("memory", "log").out == memory
+        work(letta, "-c", "and now?")
+        sent = json.dumps(server.requests[-1].body)
+        assert "I rhyme." in json.dumps(server.requests[-2].body["messages"])  # the update of turn 2
+        assert "undo-me-later" not in sent
+        assert "please begin" in sent
+        assert "I rhyme." in sent
+        assert "The person undid" not in sent
+        assert (
+            "undo-me-later"
+            not in letta("conversations", "show", letta("conversations", "list", "--json").json[0]["id"]).out
+        )
+        assert "I rhyme." not in letta("context", "--turn", "1").out
+        assert letta("context", "--turn", "2").code == 0
+        asking(letta, other, "OPENAI")
+        work(letta, "-c", "-m", "openai/gpt-5.2", "the other provider")
+        assert (server.violations, other.violations) == ([], [])
+
+
+def test_all_messages_may_be_dropped(letta: Letta) -> None:
+    write = call("Write", file_path="a.py", content="x\n")
+    with ModelServer([turn("", write), turn("First."), turn("Second.")]) as server:
+        asking(letta, server)
+        work(letta, "please begin")
+        (letta.project / "a.py").write_text("mine\n")
+        done = letta("undo", "--drop-messages", "--json")
+        assert done.code == 1
+        assert done.json["dropped_turns"] == [1]
+        assert [file["why"] for file in done.json["files"]] == ["newer"]
+        assert (letta.project / "a.py").read_text() == "mine\n"
+        work(letta, "-c", "and now?")
+        sent = json.dumps(server.requests[-1].body["messages"])
+        assert server.violations == []
+    assert "please begin" not in sent
+    assert "Working directory: " in sent
+    assert "Messages were taken back, but these files keep what was changed since: a.py." in sent
+
+
+def test_an_open_conversation_is_refused_and_a_dry_run_is_not(letta: Letta) -> None:
+    (letta.project / "a.py").write_text("one\n")
+    with ModelServer([turn("", edit("a.py", "one", "two")), turn("Done.")]) as server:
+        asking(letta, server)
+        work(letta, "change it")
+        with chat(letta, "-c"):
+            refused = letta("undo")
+            assert refused.code == 1
+            assert "is open in another process" in refused.err
+            assert "say /undo there, or close it" in refused.err
+            assert "restore   a.py" in letta("undo", "--dry-run").out
+    assert (letta.project / "a.py").read_text() == "two\n"
+
+
+def test_undo_in_the_chat_asks_and_tells_the_model(letta: Letta) -> None:
+    (letta.project / "a.py").write_text("one\n")
+    script = [turn("", edit("a.py", "one", "two")), turn("Changed."), turn("I see."), turn("Again.")]
+    with (
+        ModelServer(script) as server,
+        chat(asking(letta, server), "--permission-mode", "acceptEdits") as terminal,
+    ):
+        terminal.type("change it\r")
+        terminal.until("Changed.")
+        terminal.type("/undo\r")
+        terminal.until("1 files · 2 files and messages · 4 cancel")
+        terminal.type("4\r")
+        terminal.until("nothing was changed")
+        assert (letta.project / "a.py").read_text() == "two\n"
+        terminal.type("/undo 1\r")
+        terminal.until(times("4 cancel", 2))
+        terminal.type("1\r")
+        terminal.until("restored  a.py")
+        terminal.type("what now?\r")
+        terminal.until("I see.")
+        assert "changed back: a.py" in json.dumps(server.requests[-1].body)
+        terminal.type("/undo --redo\r")
+        terminal.until("1 do it · 4 cancel")
+        terminal.type("1\r")
+        terminal.until(times("restored  a.py", 2))
+        terminal.type("/undo sideways\r")
+        terminal.until("/undo does not know")
+        terminal.type("and now?\r")
+        terminal.until("Again.")
+        assert "turn 1 back after an undo: a.py" in json.dumps(server.requests[-1].body)
+    assert (letta.project / "a.py").read_text() == "two\n"

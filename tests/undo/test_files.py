@@ -155,7 +155,7 @@ def test_files_that_are_gone_folders_or_behind_a_swapped_link_are_left(desk: Des
     assert desk.undo() == {
         "gone.py": "left gone",
         "folder.py": "left blocked it is a folder now",
-        "sub/c.py": "left blocked a folder of its path is a link or a file now",
+        "sub/c.py": "left blocked a link has taken the place of a part of its path",
         "link.py": "left newer",
     }
     forced = desk.undo(force=True)
@@ -166,7 +166,7 @@ def test_files_that_are_gone_folders_or_behind_a_swapped_link_are_left(desk: Des
     assert (desk.project / "folder.py").is_dir()
 
 
-def test_a_hard_link_stays_one_and_attributes_stay(desk: Desk) -> None:
+def test_hard_links_change_together_only_when_they_did_before(desk: Desk) -> None:
     path, other = desk.project / "a.py", desk.project / "other.py"
     path.write_text("one\n")
     os.link(path, other)
@@ -174,6 +174,11 @@ def test_a_hard_link_stays_one_and_attributes_stay(desk: Desk) -> None:
     desk.undo()
     assert other.read_text() == "one\n"
     assert os.path.samefile(path, other)
+    other.unlink()
+    desk.agent(2, "a.py", "two\n")
+    os.link(path, other)  # the person's copy of what the agent had made
+    desk.undo()
+    assert (path.read_text(), other.read_text()) == ("one\n", "two\n")
 
 
 def test_h01_what_the_agent_did_not_change_is_untouched(desk: Desk) -> None:
@@ -261,8 +266,8 @@ def test_whatever_happens_the_persons_changes_stay_and_the_rest_comes_back(
         undone = sorted(wrote)[-turns:]
         desk.undo(turns)
         now = desk.holds()
-        for name, text in theirs.items():
-            assert now.get(name) == text
+        for name, left in theirs.items():
+            assert now.get(name) == left
         for name in {name for turn in undone for name in wrote[turn]}:
             if touched.get(name, 0) < undone[0]:
                 assert now.get(name) == began[undone[0]].get(name)
