@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.reliability.cells import FORMS, WAYS, Form, Way, play  # noqa: E402
-from tests.reliability.faults import FAULTS, Fault  # noqa: E402
-from tests.reliability.table import DOCUMENT, Cells, known, with_table  # noqa: E402
+from tests.reliability.cells import FORMS, WAYS, Form, Way, play
+from tests.reliability.faults import FAULTS, Fault
+from tests.reliability.table import DOCUMENT, Cells, known, with_table
 
 Job = tuple[int, int, Form]
 """Places in `FAULTS` and `WAYS`, and the form."""

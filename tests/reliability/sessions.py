@@ -1,4 +1,4 @@
-"""Sessions as the command line opens them, in this process: real folders, tools and adapters, no front end."""
+"""Sessions as the command line opens them, in this process: all of it but a front end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sessions:
     def __init__(self, letta: Letta) -> None:
         self.letta = letta
         home = letta.home
-        self.paths = Paths(*(home / name for name in ("memfs", "config", "data", "cache", "log")))
+        self.paths = Paths(home / "memfs", home / "config", home / "data", home / "cache", home / "log")
         self.said: list[str] = []
 
     @asynccontextmanager
