@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from letta_code.core.text import one_line
 from letta_code.errors import UsageError
 from letta_code.tools.destructive import destruction
-from letta_code.tools.path_permissions import PathJudge
+from letta_code.tools.path_permissions import PathJudge, resolved
 from letta_code.tools.rules import Rule
 from letta_code.tools.shell_paths import MOST, Places, candidates, hands_over_names, listed, unknown_names
 from letta_code.tools.shell_reach import TooMany, brings_a_repository, reached
@@ -40,6 +40,14 @@ _CHANGING_FILES = frozenset(
     {"chmod", "chown", "cp", "dd", "install", "ln", "mv", "rm", "rmdir", "sed", "tee", "touch", "truncate"}
 )
 """Commands whose words are files that they change: rules about writing hold for them."""
+_RECURSIVE = r"-[A-Za-z]*[rR].*|--(?:dereference-)?rec.*"
+_READS_BELOW = {
+    **dict.fromkeys(("tar", "rsync", "zip", "7z", "ag", "ack"), ""),
+    **dict.fromkeys(("grep", "egrep", "fgrep", "diff", "scp"), _RECURSIVE),
+    **{"cp": r"-[A-Za-z]*[aRr].*|--(?:rec|arch).*", "rg": r"-[A-Za-z]*[.u].*|--hidden|--unrestricted"},
+    **{"find": r"-exec.*|-ok.*"},
+}
+"""Commands that read all files below a folder, and the option that makes them do so."""
 _NAMED_TO_BE_LEFT_OUT = re.compile(r"--(?:exclude|ignore)[a-z-]*=|--i?glob=!|!")
 _PERSONS_COMMANDS = {"trust": "", "config": "set"}
 """What an agent must not run: commands of `letta`, and the word that has to follow (any, when empty)."""
@@ -85,9 +93,7 @@ class CommandJudge:
                         "deny" if decision == "deny" else "ask", f"the rule {rule.text} covers it", remedy=""
                     )
             if shell_rules and code.unknown:
-                return Verdict(
-                    "ask", f"{code.unknown[0]}, so {decision} rules cannot be checked", remedy=""
-                )
+                return Verdict("ask", f"{code.unknown[0]}, so {decision} rules cannot be checked", remedy="")
         return ALLOW
 
     def _out_of_reach(self, command: str, code: ShellCode, places: Places) -> Verdict:
@@ -97,17 +103,37 @@ class CommandJudge:
                 return Verdict("deny", "trust and settings are for the person to change, not for an agent")
             changes = not reads(simple)
             for path in islice(self._files_of((simple,), places), MOST):
-                verdicts = [self._paths.denied("read", path)]
-                if changes:
-                    verdicts.append(self._paths.closed(path))
-                if changes and _name(simple) in _CHANGING_FILES:
-                    verdicts.append(self._paths.ruled_out(path))
-                if (verdict := strictest(verdicts)).decision != "allow":
+                verdict = self._paths.denied("read", path)
+                if changes and verdict.decision == "allow":
+                    verdict = self._paths.closed(resolved(path), "write")
+                if changes and verdict.decision == "allow" and _name(simple) in _CHANGING_FILES:
+                    verdict = self._paths.ruled_out(path)
+                if verdict.decision != "allow":
                     return verdict
+            if inside := self._goes_through(simple, places):
+                return Verdict(
+                    "deny",
+                    f"it goes through {one_line(str(inside))}, which belongs to this program; name the "
+                    "folders that are wanted, or use Grep and Glob, which leave it out",
+                )
         unknown = code.unknown or places.unknown or any(each.target is None for each in code.redirects)
         if unknown or any(map(_hides_names, code.commands)):
             return self._named_somewhere(command)
         return ALLOW
+
+    def _goes_through(self, simple: SimpleCommand, places: Places) -> Path | None:
+        """A closed folder that is below one whose files this command reads, all of them."""
+        pattern = _READS_BELOW.get(_name(simple))
+        if pattern is None or not any(
+            part is not None and re.fullmatch(pattern, part) for part in ("", *simple.argv[1:])
+        ):
+            return None
+        named = [path for path in islice(self._files_of((simple,), places), MOST) if path.is_dir()]
+        for path in named or places.folders:
+            for closed in self._paths.own.below(resolved(path)):
+                if closed.exists():
+                    return closed
+        return None
 
     def _named_somewhere(self, command: str) -> Verdict:
         """Whether the text of a command whose words are not all known names a closed folder."""
@@ -117,7 +143,7 @@ class CommandJudge:
         text = re.sub(r"(?<![\w~./])~(?=/)", "$HOME", re.sub(r"['\"]", "", command))
         text = re.sub(r"\$\{?(HOME|LETTA_HOME|MEMORY_DIR)\b\}?", lambda match: known.get(match[1], ""), text)
         for match in re.finditer(r"(>?)[ \t]*(/[^\s`;|&()<>,]*)", text):
-            path = Path(os.path.normpath(match[2]))
+            path = resolved(Path(os.path.normpath(match[2])))
             verdict = self._paths.closed(path, "write" if match[1] else "read")
             if verdict.decision == "deny":
                 return verdict

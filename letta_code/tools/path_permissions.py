@@ -42,13 +42,13 @@ class PathJudge:
 
     def denied(self, kind: Kind, given: Path) -> Verdict:
         """What holds in every mode: this program's own folders and deny rules; else it is allowed."""
-        if rule := self._about(self._standing.deny, kind, resolved(given), given):
-            return by_rule("deny", rule)
-        return self.closed(given, kind)
-
-    def closed(self, given: Path, kind: Kind = "write") -> Verdict:
-        """Denied where `given` is of this program's own folders, else allowed."""
         path = resolved(given)
+        if rule := self._about(self._standing.deny, kind, path, given):
+            return by_rule("deny", rule)
+        return self.closed(path, kind)
+
+    def closed(self, path: Path, kind: Kind) -> Verdict:
+        """Denied where `path` (resolved) is of this program's own folders, else allowed."""
         if reason := self.own.refuses(path, kind):
             return Verdict("deny", f"{one_line(str(path))}: {reason}")
         return ALLOW
@@ -79,9 +79,7 @@ class PathJudge:
             if closed and relative.startswith(closed) and self.own.refuses(root / relative, "read"):
                 return "own"
             path = root / relative
-            if denying and any(
-                expression.match(str(each)) for expression in denying for each in (path, *path.parents)
-            ):
+            if denying and any(expression.match(str(path)) for expression in denying):
                 return "denied"
             bypass = self._standing.mode == "bypassPermissions"
             if not bypass and secret(path) and not self._opened("read", path, secret):

@@ -8,11 +8,13 @@ Paths are relative to the project, `~/` to the home folder, `//` to the root of 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 
 from letta_code.errors import UsageError
@@ -74,12 +76,11 @@ class Rule:
 
     def matches_path(self, path: Path, project: Path) -> bool:
         """Whether its pattern covers `path` (absolute) or a folder above it."""
-        expression = self.path_expression(project)
-        return any(expression.match(str(candidate)) for candidate in (path, *path.parents))
+        return self.path_expression(project).match(str(path)) is not None
 
     def path_expression(self, project: Path) -> re.Pattern[str]:
-        """What the absolute paths look like that its pattern names; those below them are covered too."""
-        return _path_expression(self.pattern, project)
+        """What the absolute paths look like that its pattern names, or that are below such a path."""
+        return _path_expression(self.pattern, project, os.path.expanduser("~"))
 
     def allows_command(self, command: SimpleCommand) -> bool:
         """Whether it covers this simple command, exactly as it is spelled."""
@@ -145,11 +146,12 @@ def _matches(words: list[str], argv: tuple[Word, ...], *, unknown: bool) -> bool
     return True
 
 
-def _path_expression(pattern: str, project: Path) -> re.Pattern[str]:
+@lru_cache(maxsize=512)
+def _path_expression(pattern: str, project: Path, home: str) -> re.Pattern[str]:
     if pattern.startswith("//"):
         base, rest = Path("/"), pattern[2:]
     elif pattern == "~" or pattern.startswith("~/"):
-        base, rest = Path.home(), pattern[2:]
+        base, rest = Path(home), pattern[2:]
     else:
         base, rest = project, pattern.removeprefix("./").lstrip("/")
         if "/" not in pattern.rstrip("/"):
@@ -157,7 +159,9 @@ def _path_expression(pattern: str, project: Path) -> re.Pattern[str]:
     parts = [part for part in rest.split("/") if part]
     while parts and not re.search(r"[*?\[]", parts[0]):
         base /= parts.pop(0)
-    expression = re.escape(str(base.resolve())).removesuffix("/")
+    # As it is named, too: a link on the way may lead elsewhere by the time a path is judged.
+    bases = {re.escape(str(each)).removesuffix("/") for each in (base, _resolved(base))}
+    expression = f"(?:{'|'.join(sorted(bases))})"
     for part in parts:
         if part == "**":
             expression += r"(?:/[^/]+)*"
@@ -165,4 +169,11 @@ def _path_expression(pattern: str, project: Path) -> re.Pattern[str]:
             expression += "/" + "".join(
                 "[^/]*" if char == "*" else "[^/]" if char == "?" else re.escape(char) for char in part
             )
-    return re.compile(expression + r"\Z", re.DOTALL)
+    return re.compile(expression + r"(?:/.*)?\Z", re.DOTALL)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # a loop of links names no file
+        return path
