@@ -61,7 +61,7 @@ class Reminder:
         lines = [f"{name}: {value}" for name, value in facts.items() if self._told.get(name) != value]
         self._told = facts
         if opening:
-            lines += await git_summary(self._workspace.project, os.environ)
+            lines += await git_summary(self._workspace.project, self._workspace.our_environment())
         parts = [escaped("\n".join(lines), "system-reminder")] if lines else []
         if first and (instructions := project_instructions(self._workspace.project)):
             parts.append(escaped(instructions, "system-reminder"))
@@ -135,10 +135,12 @@ def project_instructions(project: Path) -> str:
 
 async def git_summary(project: Path, environment: Mapping[str, str]) -> list[str]:
     """Branch and changed files of the project's repository as a few lines; none without a repository,
-    without git, or when it takes over a second. Never writes to the index, never runs a hook."""
+    without git, or when it takes over a second. Never writes to the index, never runs a hook, and does not
+    look into submodules, whose configuration may be anybody's."""
     clean = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
     clean |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    command = ("git", "-c", "core.fsmonitor=false", "status", "--porcelain=v1", "--branch", "-z")
+    options = ("--porcelain=v1", "--branch", "-z", "--ignore-submodules=dirty")
+    command = ("git", "-c", "core.fsmonitor=false", "status", *options)
     try:
         process = await asyncio.create_subprocess_exec(
             *command,

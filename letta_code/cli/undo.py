@@ -14,6 +14,8 @@ from letta_code.core.ids import AgentKey
 from letta_code.errors import EXIT_FAILED, ConversationError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from letta_code.agent.rewind import Rewound
     from letta_code.conversations.store import Conversation
     from letta_code.frontends.host import Session as SessionView
@@ -22,15 +24,15 @@ if TYPE_CHECKING:
     from letta_code.undo.restore import Outcome, Undo
 
 
-def tools_undo(place: Place, key: AgentKey, conversation_id: str) -> Undoing:
-    """What a conversation's tools tell of their changes."""
+def tools_undo(place: Place, key: AgentKey, conversation_id: str, environment: Mapping[str, str]) -> Undoing:
+    """What a conversation's tools tell of their changes. `environment` is for ripgrep."""
     from letta_code.tools.undoing import Undoing
     from letta_code.undo.recorder import Recorder
     from letta_code.undo.store import UndoStore
 
     store = UndoStore(place.paths.undo(key, conversation_id))
     recorder = Recorder(store, place.project, place.paths.project_copies(place.project))
-    return Undoing(recorder, place.project, place.environment)
+    return Undoing(recorder, place.project, environment)
 
 
 def undo_of(place: Place, key: AgentKey, conversation_id: str) -> Undo:

@@ -32,7 +32,7 @@ from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.git.review import count_held
 from letta_code.memory.prompt import PromptCache
 from letta_code.models.base import Model
-from letta_code.tools.base import Workspace
+from letta_code.tools.base import Workspace, our_environment
 from letta_code.tools.permissions import Policy, mode_named
 from letta_code.tools.toolbox import build_toolbox
 
@@ -228,6 +228,10 @@ class Workbench:
 
         return open_model(handle, self._settings, self._place.environment, self._options.base_url)
 
+    def _opened(self) -> tuple[Path, ...]:
+        """The folders in which tools and commands may write."""
+        return (*self._roots, *(() if self._sandbox is None else self._sandbox.opened))
+
     def _found_sandbox(self) -> Sandbox | None:
         """The sandbox that is asked for; one that is missing is said, and ends a run that answers once."""
         settings, wanted = self._settings, self._options.sandbox
@@ -317,7 +321,9 @@ class Workbench:
                 "LETTA_MEMORY_DIR": str(memory),
             },
             sandbox=None if self._sandbox is None else self._sandbox.showing(repository.git_dir),
-            undo=tools_undo(place, agent.key, conversation.id),
+            undo=tools_undo(
+                place, agent.key, conversation.id, our_environment(place.environment, self._opened())
+            ),
         )
         mode = mode_named(options.permission_mode or permissions.mode)
         policy = Policy(mode, rules_of(place, options, permissions, self._say), workspace, holds)

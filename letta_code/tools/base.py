@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -53,6 +53,20 @@ class Remembered:
     from_outside: bool = False
 
 
+def our_environment(environment: Mapping[str, str], folders: Iterable[Path]) -> dict[str, str]:
+    """`environment` without those places of PATH that are relative or in `folders` (resolved): what is found
+    there may be a file that a tool or a command put there under the name of ripgrep or git."""
+    opened = tuple(folders)
+    places = environment.get("PATH", os.defpath).split(os.pathsep)
+    kept = [
+        place
+        for place in places
+        if os.path.isabs(place)
+        and not any(Path(os.path.realpath(place)).is_relative_to(folder) for folder in opened)
+    ]
+    return {**environment, "PATH": os.pathsep.join(kept)}
+
+
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Where a conversation's tools work.
@@ -71,6 +85,12 @@ class Workspace:
     environment: Mapping[str, str] = field(default_factory=dict)
     sandbox: Sandbox | None = None
     undo: Undoing | None = None
+
+    def our_environment(self) -> dict[str, str]:
+        """What programs get that we run ourselves, outside any sandbox: `our_environment` for all folders
+        in which tools and commands may write."""
+        opened = () if self.sandbox is None else self.sandbox.opened
+        return our_environment(self.environment or os.environ, (*self.roots, *opened))
 
     def absolute(self, path: str) -> Path:
         """`path` as an absolute path below the project, `~` and `$MEMORY_DIR` expanded; symlinks are

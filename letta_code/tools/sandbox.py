@@ -72,9 +72,9 @@ _CUT_OFF = re.compile(
 class Sandbox:
     """What commands are run in. `problem` says why they cannot be, `cure` what helps; then none is run.
 
-    `write` are the folders that the person opened; `hidden` those that are not there for a command and
-    `shown` what can be read in them. `sockets` and `git` are what existed when the session began: what a
-    command made since is nothing to open a folder for. All absolute, resolved.
+    `temporary` are the system's temporary folders and `write` those that the person opened; `hidden` are
+    not there for a command, but for what is `shown` in them. `sockets` and `git` are what existed when the
+    session began: what a command made since is nothing to open a folder for. All absolute, resolved.
     """
 
     program: str = ""
@@ -82,11 +82,17 @@ class Sandbox:
     problem: str = ""
     cure: str = ""
     network: bool = True
+    temporary: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     shown: tuple[Path, ...] = ()
     sockets: tuple[Path, ...] = ()
     git: GitParts = field(default_factory=GitParts)
+
+    @property
+    def opened(self) -> tuple[Path, ...]:
+        """What commands may write besides the folders in which tools work."""
+        return (*self.temporary, *self.write)
 
     @property
     def label(self) -> str:
@@ -135,7 +141,7 @@ class Sandbox:
         return tuple(swept)
 
     def _writable_names(self, workspace: Workspace) -> str:
-        folders = [*workspace.roots, *temporary_folders(workspace.environment), *self.write]
+        folders = [*workspace.roots, *self.opened]
         names = ["$MEMORY_DIR" if folder == workspace.memory else str(folder) for folder in folders]
         names = ["the project" if name == str(workspace.project) else name for name in names]
         return one_line(", ".join(dict.fromkeys(names)), 500)
@@ -154,10 +160,9 @@ class Sandbox:
         options = [self.program, *_surroundings(self.network)]
         project = workspace.project.resolve()
         memory = None if workspace.memory is None else workspace.memory.resolve()
-        temporary = temporary_folders(workspace.environment)
         roots = [project, *(root.resolve() for root in workspace.roots if root.resolve() != memory)]
         open_roots = [root for root in roots if not _inside(root, self.hidden)]
-        written = [*temporary, *self.write, *open_roots, *filter(_is_itself, self.git.writable)]
+        written = [*self.opened, *open_roots, *filter(_is_itself, self.git.writable)]
         for folder in sorted({path for path in written if path.exists()}):
             options += _bind(folder, writable=True)
         for path in self.sockets:
@@ -217,6 +222,7 @@ def find_sandbox(
     return Sandbox(
         program=program,
         version=version,
+        temporary=temporary,
         network=settings.network,
         write=write,
         hidden=hidden,

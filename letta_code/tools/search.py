@@ -298,7 +298,7 @@ def _scope(workspace: Workspace, path: str, call: Call) -> Scope:
     target = located(workspace, path, call)
     if not os.path.lexists(target):
         raise missing(target, show(workspace, target))
-    return scope_of(target, workspace.project, workspace.environment)
+    return scope_of(target, workspace.project, workspace.our_environment())
 
 
 def _hidden_note(scope: Scope, hidden: list[str], cut: bool) -> str:

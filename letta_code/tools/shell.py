@@ -22,7 +22,7 @@ from letta_code.errors import ToolError
 from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
 from letta_code.tools.keeping import Keeper
 from letta_code.tools.output import Spool
-from letta_code.tools.processes import Job, Survivor, child_environment
+from letta_code.tools.processes import Job, Survivor
 from letta_code.tools.ripgrep import Ripgrep
 from letta_code.tools.shell_reading import only_reads
 
@@ -332,7 +332,7 @@ class BashOutput(Tool[BashOutputArguments]):
                 str(file),
             ],
             workspace.project if workspace.project.is_dir() else Path("/"),
-            child_environment(workspace),
+            workspace.our_environment(),
         )
         async for line in search.records(b"\n"):
             kept.add(line.decode("utf-8", "replace") + "\n")

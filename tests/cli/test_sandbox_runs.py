@@ -169,3 +169,33 @@ def test_doctor_says_whether_it_is_set_there_and_active(boxed: Letta, tmp_path: 
     assert missing.code == 1
     assert "BAD  sandbox: asked for and missing, so no shell command runs" in missing.out
     assert "apt-get install bubblewrap" in missing.out
+
+
+PLANTED = """
+for name in rg git; do
+    printf '#!/bin/sh\\necho ran >> %s/outside/ran; exec /usr/bin/%s "$@"\\n' "$1" $name > bin/$name
+    chmod +x bin/$name
+done
+export GIT_CONFIG_GLOBAL=/dev/null
+git init -q sub && cd sub && echo '* filter=x' > .gitattributes && echo a > a && git add . &&
+git -c user.name=a -c user.email=a@b commit -qm a &&
+git config filter.x.clean "echo ran >> $1/outside/ran; cat" &&
+git config core.fsmonitor "echo ran >> $1/outside/ran" && echo b > a && cd .. &&
+git update-index --add --cacheinfo 160000,$(git -C sub rev-parse HEAD),sub && echo planted
+"""
+
+
+def test_what_a_command_left_is_not_run_outside_by_this_program(boxed: Letta, tmp_path: Path) -> None:
+    """Ripgrep and git are taken from no folder that commands write, and git looks into no submodule."""
+    (boxed.project / "bin").mkdir()
+    (boxed.project / "plant").write_text(PLANTED)
+    where = {"PATH": f"{boxed.project}/bin:bin:{boxed.variables()['PATH']}"}
+    plant = turn("", call("Bash", command=f"PATH=/usr/bin:/bin bash plant {tmp_path}"))
+    with ModelServer([plant, turn("", call("Grep", pattern="x")), turn("Done.", repeat=True)]) as running:
+        where["VLLM_BASE_URL"] = running.url
+        assert ask(boxed, "--sandbox", **where).code == 0
+        results = json.dumps(running.requests[-1].body["messages"])
+        assert "planted" in results, results
+        assert ask(boxed, "--sandbox", **where).code == 0
+        assert "Git branch" in json.dumps(running.requests[-1].body["messages"])
+    assert list((tmp_path / "outside").iterdir()) == []
