@@ -133,5 +133,5 @@ def _below(folders: list[Path], kept: Callable[[str], bool]) -> Iterator[Path]:
                 if kept(name):
                     yield Path(base, name)
             for name in subfolders:
-                if os.path.islink(f"{base}/{name}"):
+                if kept(name) and os.path.islink(f"{base}/{name}"):
                     yield Path(base, name)

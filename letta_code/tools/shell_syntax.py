@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from letta_code.tools.shell_shapes import entered_first, odd_test
@@ -64,6 +65,8 @@ class ShellCode:
 
 _DEPTH = 8  # nested `sh -c`
 _LONGEST = 50_000  # characters; what is longer is asked about
+_MOST_MARKS = 3_000  # the parser's time can grow with their square
+_MARKS = re.compile(r"[|&;(){}<>$`\"']")
 
 _PASSED_THROUGH = frozenset(
     {
@@ -94,6 +97,7 @@ _SECRET = re.compile(
 )
 
 
+@lru_cache(maxsize=32)  # a call is judged and looked at several times
 def parse(command: str) -> ShellCode:
     """What `command` would run. Never raises: what is not understood is in `unknown`."""
     code = ShellCode()
@@ -102,7 +106,7 @@ def parse(command: str) -> ShellCode:
 
 
 def _parse_into(code: ShellCode, command: str, depth: int) -> None:
-    if depth > _DEPTH or len(command) > _LONGEST:
+    if depth > _DEPTH or len(command) > _LONGEST or len(_MARKS.findall(command)) > _MOST_MARKS:
         code.unknown.append("it is too long or too deeply nested to check")
         return
     if odd_characters(command):
@@ -152,13 +156,13 @@ class _Reader:
             if child.type == "variable_assignment":
                 assigned.append(text_of(child).split("=", 1)[0].rstrip("+"))
             elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
-                node = child.children[0] if child.type == "command_name" and child.children else child
-                argv += expanded(node)
+                part = child.children[0] if child.type == "command_name" and child.children else child
+                argv += expanded(part)
                 if argv[-1] is None:
-                    self._note_unknown(node)
-                self._secrets += self._secret(node)
+                    self._note_unknown(part)
+                self._secrets += self._secret(part)
         if argv[:1] == [None] and not self._unlisted:
-            self.code.perhaps += [SimpleCommand((name, *argv[1:])) for name in self._choices]
+            self.code.perhaps += [SimpleCommand((choice, *argv[1:])) for choice in self._choices]
         self._add(argv, tuple(assigned))
 
     def _note_unknown(self, node: Node) -> None:

@@ -108,8 +108,12 @@ def _backticks_believed(node: Node, source: bytes) -> bool:
 
 def _bad_gap(node: Node, source: bytes) -> str | None:
     """Source between the children of `node` that is more than blanks."""
-    allowed = _GAP_IN_A_LINE if node.type in _ONE_LINE or source[node.start_byte :][:1] == b"[" else _GAP
-    if node.type == "list" or source[node.start_byte :][:2] == b"[[":
+    allowed = (
+        _GAP_IN_A_LINE
+        if node.type in _ONE_LINE or source[node.start_byte : node.start_byte + 1] == b"["
+        else _GAP
+    )
+    if node.type == "list" or source[node.start_byte : node.start_byte + 2] == b"[[":
         allowed = _GAP
     body = node.type == "heredoc_body"
     end = node.start_byte
