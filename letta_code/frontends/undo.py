@@ -49,17 +49,17 @@ def wish(argument: str) -> Wish:
 
 def lines_of(outcome: Outcome, project: Path, redo: bool = False) -> list[str]:
     """An outcome for people, one line for each file; not yet safe for a terminal."""
-    if not outcome.turns:
-        return [_nothing(outcome, redo)]
-    turns = ", ".join(map(str, outcome.turns))
-    lines = [f"turn {turns}" if len(outcome.turns) == 1 else f"turns {turns}"]
+    lines = [] if outcome.turns else [_nothing(outcome, redo)]
+    if outcome.turns:
+        turns = ", ".join(map(str, outcome.turns))
+        lines.append(f"turn {turns}" if len(outcome.turns) == 1 else f"turns {turns}")
     lines += [_file_line(file, project, outcome.dry) for file in outcome.files]
     if outcome.others:
         lines.append("changed while a command ran, left as it is (--commands takes this back, too):")
         lines += _others(outcome.others, project)
     for command, note in outcome.uncovered:
-        lines.append(f"  `{one_line(command, 60)}`: {note}")
-    if outcome.skipped:
+        lines.append(f"  what `{one_line(command, 60)}` changed is not known: {note}")
+    if outcome.turns and outcome.skipped:
         later = ", ".join(map(str, outcome.skipped))
         lines.append(f"later changes are left as they are: turn {later} (by commands, or left before)")
     return lines
@@ -89,7 +89,7 @@ def _nothing(outcome: Outcome, redo: bool) -> str:
     if not outcome.skipped:
         return words
     turns = ", ".join(map(str, outcome.skipped))
-    return f"{words} with a file tool; commands were run in turn {turns}: --commands takes back what they changed"
+    return f"{words} by a file tool; --commands takes back what commands changed in turn {turns}"
 
 
 def _file_line(file: FileResult, project: Path, dry: bool) -> str:

@@ -20,7 +20,7 @@ from letta_code.tools.ripgrep import Ripgrep
 from letta_code.undo.recorder import Recorder, Running
 
 MOST_FILES = 20_000
-"""Files of the largest project that is looked at before and after commands."""
+"""Files of the largest project that is looked at around commands."""
 
 _SECONDS = 3.0  # for the list of files
 _log = logging.getLogger(__name__)
@@ -31,9 +31,13 @@ class _NoList(Exception):
 
 
 class Undoing:
-    """What one conversation's tools tell undo. `environment` is ripgrep's."""
+    """What one conversation's tools tell undo. `environment` is ripgrep's; a project of more than `most`
+    files is not looked at around commands."""
 
-    def __init__(self, recorder: Recorder, project: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, recorder: Recorder, project: Path, environment: Mapping[str, str], most: int = MOST_FILES
+    ) -> None:
+        self._most = most
         self._recorder = recorder
         self._project = project
         self._environment = environment
@@ -95,8 +99,8 @@ class Undoing:
             async with aclosing(run.records(b"\0")) as records:
                 async for record in records:
                     found.append(os.fsdecode(record.removeprefix(b"./")))
-                    if len(found) > MOST_FILES:
-                        self._too_many = f"the project has more than {MOST_FILES:,} files"
+                    if len(found) > self._most:
+                        self._too_many = f"the project has more than {self._most:,} files"
                         raise _NoList(self._too_many)
         except ToolError as error:
             raise _NoList(f"the project's files could not be listed: {error}") from error

@@ -138,7 +138,8 @@ class Undo:
         if not options.commands:
             by_commands = [c for c in changes if c.by_command and c.path not in covered]
             others = planned(log, by_commands, replace(options, commands=True), now, self._kept)
-        commands = [command for command in log.commands.values() if command.turn in turns and command.note]
+        since = turns[0] if turns else 0
+        commands = [command for command in log.commands.values() if command.note and command.turn >= since]
         changed = {change.turn for change in pending(log)} | {command.turn for command in doubtful(log)}
         later = {turn for turn in changed if not turns or turn > turns[-1]}
         return Outcome(

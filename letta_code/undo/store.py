@@ -33,7 +33,7 @@ KEPT = 20_000_000
 """Bytes of the largest content that is kept."""
 
 KEPT_IN_ALL = 200_000_000
-"""Bytes of contents that a conversation keeps; beyond, the oldest go."""
+"""Bytes of contents that a conversation keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,12 @@ class Log:
 
 
 class UndoStore:
-    """The undo folder of one conversation; made when something is first kept."""
+    """The undo folder of one conversation; made when something is first kept. `room` is how many bytes of
+    contents it keeps; beyond, the oldest go."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, room: int = KEPT_IN_ALL) -> None:
         self.folder = folder
+        self._room = room
         self._log: Log | None = None
         self._length = 0
         self._size: int | None = None
@@ -248,7 +250,7 @@ class UndoStore:
 
     def _make_room(self, size: int) -> None:
         """Let the contents of the oldest changes go until `size` more bytes have room."""
-        if self._total() + size <= KEPT_IN_ALL:
+        if self._total() + size <= self._room:
             return
         order: dict[str, int] = {}
         for change in self.log.changes:
@@ -263,7 +265,7 @@ class UndoStore:
             except OSError:
                 continue
             self._size = self._total() - gone
-            if self._size + size <= KEPT_IN_ALL:
+            if self._size + size <= self._room:
                 return
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from letta_code.undo.plan import Options
 from letta_code.undo.recorder import Recorder
 from letta_code.undo.restore import Outcome, Undo
-from letta_code.undo.store import UndoStore
+from letta_code.undo.store import KEPT, UndoStore
 
 
 class Desk:
@@ -222,6 +222,36 @@ def test_a_content_that_is_not_kept_any_more_is_said(desk: Desk) -> None:
     assert desk.holds() == {"a.py": "two\n"}
 
 
+def test_the_oldest_contents_go_when_there_is_no_room(desk: Desk) -> None:
+    for turn in (1, 2, 3):
+        (desk.project / f"{turn}.txt").write_text(str(turn) * 1000)
+        store = UndoStore(desk.data, room=2500)
+        recorder = Recorder(store, desk.project, desk.data / "copies")
+        recorder.before_write(turn, "Write", desk.project / f"{turn}.txt", str(turn).encode() * 1000, b"x")
+        (desk.project / f"{turn}.txt").write_text("x")
+    assert desk.undo(3) == {"1.txt": "left lost", "2.txt": "restored", "3.txt": "restored"}
+
+
+def test_a_file_that_is_too_large_is_not_kept_and_that_is_said(desk: Desk) -> None:
+    large = b"x" * (KEPT + 1)
+    (desk.project / "a.bin").write_bytes(large)
+    recorder = Recorder(UndoStore(desk.data), desk.project, desk.data / "copies")
+    recorder.before_write(1, "Edit", desk.project / "a.bin", large, b"y")
+    (desk.project / "a.bin").write_bytes(b"y")
+    assert desk.undo() == {"a.bin": "left lost larger than 20 MB"}
+    assert (desk.project / "a.bin").read_bytes() == b"y"
+
+
+def test_a_file_that_cannot_be_written_now_is_left_and_the_others_are_not(desk: Desk) -> None:
+    fixed = Path("/proc/version")  # which nobody can write, root neither
+    recorder = Recorder(UndoStore(desk.data), desk.project, desk.data / "copies")
+    recorder.before_write(1, "Edit", fixed, b"before", fixed.read_bytes())
+    desk.agent(1, "a.py", "two\n")
+    shown = desk.undo()
+    assert shown.pop("a.py") == "removed"
+    assert [words.startswith("left blocked") for words in shown.values()] == [True]
+
+
 NAMES = ("a", "b", "sub/c")
 STEPS = st.lists(
     st.tuples(
@@ -233,7 +263,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_whatever_happens_the_persons_changes_stay_and_the_rest_comes_back(
     steps: list[tuple[str, str, str]], turns: int

@@ -1,0 +1,213 @@
+"""Undo of what shell commands did: the project is looked at before and after, as the shell tool does."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from letta_code.tools.base import Call
+from letta_code.tools.undoing import Undoing
+from letta_code.undo.plan import Options
+from letta_code.undo.recorder import Recorder
+from letta_code.undo.restore import Outcome, Undo
+from letta_code.undo.store import UndoStore
+
+
+class Bench:
+    """A project in which commands run, each a function here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = (folder / "project").resolve()
+        self.project.mkdir()
+        self.folder = folder
+        self.store = UndoStore(folder / "data")
+        self.recorder = Recorder(self.store, self.project, folder / "cache" / "copies")
+        self.count = 0
+
+    def listing(self) -> list[str]:
+        return [
+            os.path.relpath(os.path.join(folder, name), self.project)
+            for folder, _, names in os.walk(self.project)
+            for name in names
+            if not os.path.islink(os.path.join(folder, name))
+        ]
+
+    def command(self, turn: int, work: Callable[[], object]) -> None:
+        self.count += 1
+        running = self.recorder.before_command(turn, f"c{self.count}", "make", self.listing())
+        assert running is not None
+        work()
+        self.recorder.after_command(running, self.listing())
+
+    def edit(self, turn: int, name: str, text: str) -> None:
+        path = self.project / name
+        before = path.read_bytes() if path.exists() else None
+        self.recorder.before_write(turn, "Write", path, before, text.encode())
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    def undo(self, turns: int = 1, commands: bool = True) -> Outcome:
+        undo = Undo(UndoStore(self.folder / "data"), lambda project: self.folder / "cache" / "copies")
+        return undo.undo(Options(turns, commands))
+
+    def holds(self) -> dict[str, str]:
+        return {name: (self.project / name).read_text() for name in sorted(self.listing())}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_content_mode_and_links_come_back(bench: Bench) -> None:
+    for name in ("a", "b", "c"):
+        (bench.project / name).write_text(name)
+    (bench.project / "link").symlink_to("a")
+
+    def work() -> None:
+        (bench.project / "a").write_text("A")
+        (bench.project / "b").chmod(0o700)
+        (bench.project / "c").rename(bench.project / "d")
+        (bench.project / "link").unlink()
+        (bench.project / "link").symlink_to("b")
+        os.utime(bench.project / "d")
+
+    (bench.project / "b").chmod(0o640)
+    bench.command(1, work)
+    outcome = bench.undo()
+    assert {os.path.basename(file.plan.path): file.result for file in outcome.files} == {
+        "a": "restored",
+        "b": "restored",
+        "c": "restored",
+        "d": "removed",
+        "link": "restored",
+    }
+    assert bench.holds() == {"a": "a", "b": "b", "c": "c"}
+    assert (bench.project / "b").stat().st_mode & 0o777 == 0o640
+    assert os.readlink(bench.project / "link") == "a"
+
+
+def test_a_file_that_was_only_touched_is_no_change(bench: Bench) -> None:
+    (bench.project / "a").write_text("a")
+    bench.command(1, lambda: os.utime(bench.project / "a", (1, 1)))
+    assert bench.undo() == Outcome((), ())
+
+
+def test_a_file_that_became_a_link_is_replaced_and_its_target_is_not(bench: Bench) -> None:
+    outside = bench.folder / "outside"
+    outside.write_text("outside")
+    (bench.project / "a").write_text("a")
+
+    def work() -> None:
+        (bench.project / "a").unlink()
+        (bench.project / "a").symlink_to(outside)
+
+    bench.command(1, work)
+    bench.undo()
+    assert not (bench.project / "a").is_symlink()
+    assert bench.holds() == {"a": "a"}
+    assert outside.read_text() == "outside"
+
+
+def test_the_same_size_within_one_tick_of_the_clock_is_a_change(bench: Bench) -> None:
+    (bench.project / "a").write_text("before")
+    status = (bench.project / "a").stat()
+
+    def work() -> None:
+        (bench.project / "a").write_text("after!")
+        os.utime(bench.project / "a", ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    bench.command(1, work)
+    assert bench.undo().turns == (1,)
+    assert bench.holds() == {"a": "before"}
+
+
+def test_copies_that_another_process_made_are_used_and_lost_ones_are_made_again(bench: Bench) -> None:
+    (bench.project / "a").write_text("a")
+    bench.command(1, lambda: None)
+    bench.recorder = Recorder(bench.store, bench.project, bench.folder / "cache" / "copies")
+    (pack,) = (bench.folder / "cache" / "copies").glob("*.pack")
+    pack.unlink()
+    bench.command(2, lambda: (bench.project / "a").unlink())
+    bench.undo()
+    assert bench.holds() == {"a": "a"}
+
+
+async def test_a_project_with_too_many_files_is_not_looked_at_and_that_is_said(bench: Bench) -> None:
+    for number in range(3):
+        (bench.project / f"{number}.txt").write_text("x")
+    undoing = Undoing(bench.recorder, bench.project, dict(os.environ), most=2)
+    assert await undoing.before_command(Call("c1", turn=1), "make all") is None
+    assert bench.undo().uncovered == (("make all", "the project has more than 2 files"),)
+
+
+async def test_what_git_ignores_is_not_looked_at_and_what_only_ripgrep_ignores_is(bench: Bench) -> None:
+    (bench.project / ".gitignore").write_text("built\n")
+    (bench.project / ".ignore").write_text("fixtures\n")
+    for name in ("built", "fixtures", ".hidden", "名前\n"):
+        (bench.project / name).write_text(name)
+    undoing = Undoing(bench.recorder, bench.project, dict(os.environ))
+    running = await undoing.before_command(Call("c1", turn=1), "make clean")
+    assert running is not None
+    assert sorted(running.before.files) == [".gitignore", ".hidden", ".ignore", "fixtures", "名前\n"]
+
+
+NAMES = ("a", "b", "sub/c")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["edit", "command", "command deletes", "person", "next"]),
+        st.sampled_from(NAMES),
+        st.sampled_from("123"),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS, st.integers(1, 3))
+def test_whatever_runs_the_persons_later_changes_stay_and_the_rest_comes_back(
+    steps: list[tuple[str, str, str]], turns: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        (bench.project / "a").write_text("start")
+        turn = 1
+        began = {turn: bench.holds()}
+        theirs: dict[str, str] = {}
+        touched: dict[str, int] = {}
+        for what, name, text in steps:
+            path = bench.project / name
+
+            def work(path: Path = path, text: str = text) -> None:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(f"command {text}")
+
+            if what == "next":
+                turn += 1
+                began[turn] = bench.holds()
+            elif what == "person":
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(f"person {text}")
+                theirs[name], touched[name] = f"person {text}", turn
+            else:
+                theirs.pop(name, None)
+                if what == "edit":
+                    bench.edit(turn, name, f"edit {text}")
+                elif what == "command":
+                    bench.command(turn, work)
+                else:
+                    bench.command(turn, lambda path=path: path.unlink(missing_ok=True))  # type: ignore[misc]
+        outcome = bench.undo(turns)
+        now = bench.holds()
+        for name, left in theirs.items():
+            assert now.get(name) == left
+        for file in outcome.files:
+            name = os.path.relpath(file.plan.path, bench.project)
+            if touched.get(name, 0) < outcome.turns[0]:
+                assert now.get(name) == began[outcome.turns[0]].get(name)
