@@ -161,9 +161,13 @@ class _Reader:
                 if argv[-1] is None:
                     self._note_unknown(part)
                 self._secrets += self._secret(part)
-        if argv[:1] == [None] and not self._unlisted:
-            self.code.perhaps += [SimpleCommand((choice, *argv[1:])) for choice in self._choices]
+        if argv[:1] == [None]:
+            self._add_possible(argv)
         self._add(argv, tuple(assigned))
+
+    def _add_possible(self, argv: list[Word]) -> None:
+        if not self._unlisted:
+            self.code.perhaps += [SimpleCommand((choice, *argv[1:])) for choice in self._choices]
 
     def _note_unknown(self, node: Node) -> None:
         values = self.code.variables.of(node)
