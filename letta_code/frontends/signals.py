@@ -12,6 +12,7 @@ import asyncio
 import os
 import select
 import signal
+import stat
 import sys
 import termios
 import threading
@@ -28,9 +29,6 @@ from letta_code.tools.processes import end_all
 
 EXIT_HANGUP = 129  # 128 + SIGHUP
 
-LAST_WORDS = 1.0
-"""Seconds that a reader who does not read is waited for, once the run is being ended."""
-
 _POLL = 1.0  # seconds between looks at our parent
 _PATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ANY_WAY_OUT = b"\x1b[?2004l\x1b[?25h\x1b[0m\r\n"  # pasting as it was, a visible cursor, no colour
@@ -38,9 +36,11 @@ _ANY_WAY_OUT = b"\x1b[?2004l\x1b[?25h\x1b[0m\r\n"  # pasting as it was, a visibl
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds that an end may take. `heard`: until the event loop knows of it; `ended`: until all is over
-    (tools have two of them to end, and one more); `closed`: for what a run that ended by itself holds."""
+    """Seconds that an end may take. `reader`: that one who does not read is waited for; `heard`: until the
+    event loop knows of it; `ended`: until all is over (tools have two of them to end, and one more);
+    `closed`: for closing what a run that ended by itself holds."""
 
+    reader: float = 1.0
     heard: float = 2.0
     ended: float = 8.0
     closed: float = 10.0
@@ -112,7 +112,7 @@ class Ending:
         if self._is_terminal_gone():
             self.code = EXIT_HANGUP if self.code is None else self.code
             for stream in (sys.stdout, sys.stderr):
-                if stream.isatty():
+                if stat.S_ISCHR(os.fstat(stream.fileno()).st_mode):  # it is no terminal any more
                     point_at_nothing(stream)
         return code if self.code is None else self.code
 
@@ -181,7 +181,11 @@ class Ending:
         """Wait until something can be written to `descriptor`; False: the run is being ended meanwhile, and
         whoever reads it does not."""
         while True:
-            left = None if self.code is None else max(0.0, self._began + LAST_WORDS - time.monotonic())
+            left = (
+                None
+                if self.code is None
+                else max(0.0, self._began + self._patience.reader - time.monotonic())
+            )
             watched = [self._ended] if left is None else []
             ready, free, _ = select.select(watched, [descriptor], [], left)
             if free:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from letta_code.agent.rewind import Rewound
 from letta_code.conversations.summary import ConversationSummary
@@ -38,6 +39,7 @@ from letta_code.core.tooling import (
     ApprovalRequest,
     Ask,
     CommandDisplay,
+    Decision,
     DiffDisplay,
     TodoDisplay,
     TodoItem,
@@ -126,9 +128,13 @@ class Turn:
         self._text = text
         self._ask = ask
         self._cancelled = asyncio.Event()
+        self._answer: asyncio.Future[Decision] | None = None
 
     def cancel(self) -> None:
+        sys.stderr.write("cancelled\n" if self._scene in ("stubborn", "waiting") else "")
         self._cancelled.set()
+        if self._answer is not None:
+            self._answer.cancel()
 
     async def events(self) -> AsyncIterator[Event]:
         yield TurnStarted("conv-1", 1, "message-1")
@@ -157,7 +163,7 @@ class Turn:
                 if self._cancelled.is_set():
                     yield done("interrupted")
                     return
-                yield TextDelta(f"line {number} {'x' * 60}\n")
+                yield TextDelta(f"line {number} {'x' * 60}\n\n")
                 await asyncio.sleep(0)
             yield done("success", "last")
         else:
@@ -165,14 +171,17 @@ class Turn:
                 yield event
 
     async def _hang(self) -> AsyncIterator[Event]:
-        child = await asyncio.create_subprocess_exec("sleep", "1000")
+        child = await asyncio.create_subprocess_exec("sleep", "1000", process_group=0)
         try:
             yield ToolRunning(ToolCall("c1", "Bash", {}), f"Run: child {child.pid} of {os.getpid()}")
             if self._scene == "stuck":
                 time.sleep(1000)  # noqa: ASYNC251
+            if self._scene == "waiting":
+                await child.wait()
             await (asyncio.Event() if self._scene == "stubborn" else self._cancelled).wait()
         finally:
-            child.kill()
+            if child.returncode is None:
+                child.kill()
             await child.wait()
         yield done("interrupted")
 
@@ -211,12 +220,16 @@ class Turn:
             display,
             "--allowed-tools 'Bash(git push:*)'",
         )
-        answer = asyncio.ensure_future(self._ask(request))  # as a turn does: beside its events
+        answer = self._answer = asyncio.ensure_future(self._ask(request))  # as a turn: beside its events
         await asyncio.wait((answer,), timeout=0)
         yield TextDelta("I push it now.")
         yield ApprovalAsked(request)
         yield ToolRunning(ToolCall("c0", "Read", {}), "Read beside.py")
-        decision = await answer
+        try:
+            decision = await answer
+        except asyncio.CancelledError:
+            yield done("interrupted")
+            return
         yield ApprovalGiven("c1", decision)
         yield StepStarted(2)
         text = f"decided {decision.choice}: {decision.feedback}"
@@ -289,17 +302,26 @@ async def main(front: str, scene: str, prompt: str | None, ending: Ending) -> in
         from letta_code.frontends.repl import run_chat
 
         return await run_chat(Host(folder, scene), session, prompt, ending)
-    if front == "stream":
-        from letta_code.frontends.stream_json import run_stream_json
+    code = 1
+    try:
+        if front == "stream":
+            from letta_code.frontends.stream_json import run_stream_json
 
-        return await run_stream_json(session, prompt or "hi", ending, memory_revision="b" * 40)
-    from letta_code.frontends.oneshot import run_oneshot
+            code = await run_stream_json(session, prompt or "hi", ending, memory_revision="b" * 40)
+        else:
+            from letta_code.frontends.oneshot import run_oneshot
 
-    return await run_oneshot(session, prompt or "hi", "json" if front == "json" else "text", True, ending)
+            form: Literal["json", "text"] = "json" if front == "json" else "text"
+            code = await run_oneshot(session, prompt or "hi", form, True, ending)
+        return code
+    finally:
+        ending.closing(code)
+        await session.close()
 
 
 if __name__ == "__main__":
-    patience = Patience(ended=1, closed=1)
+    hopeless = sys.argv[2] in ("stubborn", "stuck", "unclosing")
+    patience = Patience(heard=0.5, ended=0.5, closed=0.5) if hopeless else Patience(reader=0.2)
     with Ending(interactive=sys.argv[1] == "chat", patience=patience) as started:
         code = started.run(
             main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None, started)
