@@ -160,6 +160,13 @@ class ModelServer:
         with self._changed:
             return self._disconnects
 
+    def forget(self) -> None:
+        """Drop the record of requests, lookups and violations so far."""
+        with self._changed:
+            self._requests.clear()
+            self._lookups.clear()
+            self._violations.clear()
+
     def assert_finished(self) -> None:
         """Fail unless every turn was played and no request was refused by the rules."""
         if refused := self.violations:

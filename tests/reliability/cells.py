@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 from tests.cli.harness import Done, Letta
 from tests.model_server import ModelServer, Request, turn
 from tests.model_server.wire import texts
-from tests.reliability.faults import IDLE_SECONDS, PROMPT, Answered, Fault
+from tests.reliability.faults import PROMPT, Answered, Fault
 from tests.reliability.terminal import Terminal
 
 Form = Literal["one-shot", "chat"]
@@ -38,8 +38,11 @@ class Way:
     other_model: str
     provider: str
 
-    def environment(self, url: str) -> dict[str, str]:
-        return {f"{self.provider}_BASE_URL": url, f"{self.provider}_API_KEY": "sk-test-0123456789"}
+    def environment(self, url: str, fault: Fault | None = None) -> dict[str, str]:
+        """What makes `letta` talk to `url`, and as impatient as the fault wants it."""
+        idle = None if fault is None else fault.idle
+        more = {} if idle is None else {"LETTA_STREAM_IDLE_SECONDS": str(idle)}
+        return {f"{self.provider}_BASE_URL": url, f"{self.provider}_API_KEY": "sk-test-0123456789", **more}
 
 
 WAYS = (
@@ -85,7 +88,6 @@ def fresh(folder: Path) -> Letta:
     (project / "a.py").write_text("print(1)\n")
     environment = {
         "LETTA_RETRY_BASE_SECONDS": "0",
-        "LETTA_STREAM_IDLE_SECONDS": IDLE_SECONDS,
         "NO_COLOR": "1",
         "PROMPT_TOOLKIT_NO_CPR": "1",
         "TERM": "xterm",
@@ -114,7 +116,7 @@ def place_of(fault: Fault, *more: dict[str, Any]) -> Iterator[tuple[ModelServer,
 def one_shot(fault: Fault, way: Way, run: Run) -> list[str]:
     """Meet the fault in `letta -p`."""
     with place_of(fault) as (server, url):
-        done = run("-p", "-m", way.handle, PROMPT, env=way.environment(url))
+        done = run("-p", "-m", way.handle, PROMPT, env=way.environment(url, fault))
         wrong = requests_wrong(fault, server)
     return wrong + _streams(fault, done)
 
@@ -159,7 +161,7 @@ def chat(fault: Fault, way: Way, letta: Letta) -> list[str]:
     other = other_way(way)
     still = turn(YES, when={"contains": STILL})
     with place_of(fault, {**still, "optional": True}) as (server, url), ModelServer([still]) as near:
-        environment = way.environment(url) | other.environment(near.url)
+        environment = way.environment(url, fault) | other.environment(near.url)
         with Terminal(letta, environment, "-m", way.handle) as terminal:
             terminal.until("›")
             terminal.type(f"{PROMPT}\r")

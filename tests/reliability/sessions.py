@@ -14,6 +14,7 @@ from letta_code.core.tooling import ApprovalRequest, Decision
 from letta_code.paths import Paths
 from tests.cli.harness import Letta
 from tests.reliability.cells import Way
+from tests.reliability.faults import Fault
 
 
 class Sessions:
@@ -27,13 +28,19 @@ class Sessions:
 
     @asynccontextmanager
     async def open(
-        self, way: Way, url: str, handle: str = "", conversation: str | None = None, mode: str | None = None
+        self,
+        way: Way,
+        url: str,
+        *,
+        fault: Fault | None = None,
+        conversation: str | None = None,
+        mode: str | None = None,
     ) -> AsyncIterator[Session]:
         """A session with a model of `way` at `url`, in a new conversation or in `conversation`."""
-        place = Place(self.paths, self.letta.project, self.letta.variables(way.environment(url)))
+        place = Place(self.paths, self.letta.project, self.letta.variables(way.environment(url, fault)))
         options = RunOptions(
             print_mode=True,
-            model=handle or way.handle,
+            model=way.handle,
             conversation=conversation,
             permission_mode=mode,
         )

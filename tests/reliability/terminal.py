@@ -28,6 +28,7 @@ class Terminal:
     def __init__(self, letta: Letta, environment: Mapping[str, str], *words: str) -> None:
         self._screen = pyte.Screen(COLUMNS, ROWS)
         self._stream = pyte.ByteStream(self._screen)
+        self._lines = [""] * ROWS
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         request = {
@@ -52,8 +53,12 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """The screen."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        """The screen. Only rows that changed are read again: it is large."""
+        for row in self._screen.dirty:
+            cells = self._screen.buffer[row]
+            self._lines[row] = "".join(cells[x].data for x in range(max(cells, default=-1) + 1)).rstrip()
+        self._screen.dirty.clear()
+        return "\n".join(self._lines).rstrip()
 
     def type(self, text: str) -> None:
         """Send keys."""

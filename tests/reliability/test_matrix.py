@@ -31,7 +31,7 @@ async def test_c01_c05_c07_c10_c12_c15_c16_f03_every_fault_ends_well_and_the_con
     fault: Fault, way: Way, sessions: Sessions
 ) -> None:
     with cells.place_of(fault) as (server, url):
-        async with sessions.open(way, url) as session:
+        async with sessions.open(way, url, fault=fault) as session:
             events, done = await events_of(session, PROMPT)
         assert cells.requests_wrong(fault, server) == []
     warnings = [event.text for event in events if isinstance(event, Notice) and event.level == "warning"]
