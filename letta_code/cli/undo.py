@@ -77,6 +77,8 @@ def undo_command(
     from letta_code.undo.plan import Options
 
     place: Place = ctx.obj
+    if redo and (drop_messages or commands or turns != 1):
+        raise UsageError("--redo takes the last undo back as a whole", "leave N and the other options out")
     key, found = _conversation(place, conversation)
     wish = Wish(Options(turns, commands, over_my_changes), drop_messages, redo, dry_run)
     rewound = _done(place, key, found, wish)

@@ -43,6 +43,8 @@ def wish(argument: str) -> Wish:
     unknown = [word for word in words if word not in WORDS and word not in numbers]
     if unknown or len(numbers) > 1:
         raise UsageError(f"/undo does not know {one_line(argument)!r}", f"/undo [N] [{' '.join(WORDS)}]")
+    if "--redo" in words and (numbers or "--commands" in words or "--drop-messages" in words):
+        raise UsageError("--redo takes the last undo back as a whole", "leave N and the other words out")
     options = Options(int(numbers[0]) if numbers else 1, "--commands" in words, "--over-my-changes" in words)
     return Wish(options, "--drop-messages" in words, "--redo" in words, "--dry-run" in words)
 

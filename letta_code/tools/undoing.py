@@ -60,11 +60,9 @@ class Undoing:
             try:
                 listing = await self._listing()
             except _NoList as error:
-                self._recorder.uncovered(call.turn, call.id, command, str(error))
+                self._recorder.uncovered(call.turn, command, str(error))
                 return None
-            return await asyncio.to_thread(
-                self._recorder.before_command, call.turn, call.id, command, listing
-            )
+            return await asyncio.to_thread(self._recorder.before_command, call.turn, command, listing)
         except StorageError as error:
             _log.warning("undo will not know of a command: %s", error.message)
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,15 +25,15 @@ MOST_CHANGES = 5_000
 """Changes of one command that are recorded."""
 
 _CLOCK = 20_000_000  # nanoseconds: a file's times may be so much older than the clock says
-_IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+_IGNORE_FILES = (".gitignore", ".rgignore")
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
     """A command that is about to run, and the project before it."""
 
+    id: str
     turn: int
-    call: str
     command: str
     before: Found
 
@@ -84,7 +85,7 @@ class Recorder:
 
     # Commands -------------------------------------------------------------------------------------
 
-    def before_command(self, turn: int, call: str, command: str, listing: Iterable[str]) -> Running | None:
+    def before_command(self, turn: int, command: str, listing: Iterable[str]) -> Running | None:
         """`command` is about to run in the project, whose files `listing` names (relative, without those
         that Git ignores). None: the project could not be copied, and the journal says so.
 
@@ -96,22 +97,23 @@ class Recorder:
             mark = self._copies.update(found)
         except (OSError, StorageError) as error:
             words = error.message if isinstance(error, StorageError) else str(error.strerror)
-            self.uncovered(turn, call, command, f"the project could not be copied: {words}")
+            self.uncovered(turn, command, f"the project could not be copied: {words}")
             return None
         place = {"generation": mark.generation, "length": mark.length}
-        self._store.append(self._command(turn, call, command) | {"mark": place})
-        return Running(turn, call, command, found)
+        record = self._command(turn, command)
+        self._store.append(record | {"mark": place})
+        return Running(str(record["run"]), turn, command, found)
 
-    def uncovered(self, turn: int, call: str, command: str, why: str) -> None:
+    def uncovered(self, turn: int, command: str, why: str) -> None:
         """`command` is about to run, and what it changes cannot be taken back.
 
         Raises:
             StorageError: the journal cannot be written.
         """
-        self._store.append(self._command(turn, call, command) | {"mark": None, "note": why})
+        self._store.append(self._command(turn, command) | {"mark": None, "note": why})
 
-    def _command(self, turn: int, call: str, command: str) -> dict[str, object]:
-        record = {"kind": "command", "turn": turn, "call": call, "command": command}
+    def _command(self, turn: int, command: str) -> dict[str, object]:
+        record = {"kind": "command", "turn": turn, "run": secrets.token_hex(6), "command": command}
         return record | {"project": str(self._project)}
 
     def after_command(self, running: Running, listing: Iterable[str]) -> None:
@@ -122,16 +124,15 @@ class Recorder:
         """
         after = survey(self._project, listing)
         changes = [*self._changed(running, after), *self._links(running, after)]
-        ignoring = any(os.path.basename(change.path) in _IGNORE_FILES for change in changes)
         appeared, note = self._appeared(running, after), ""
-        if appeared and ignoring:
+        if appeared and any(_unhides(change) for change in (*changes, *appeared)):
             note = "it changed which files Git ignores, so what is new was not told from what was ignored"
             appeared = []
         changes += appeared
         if len(changes) > MOST_CHANGES:
             note = f"it changed {len(changes):,} files; the first {MOST_CHANGES:,} are recorded"
         self._store.add_changes(changes[:MOST_CHANGES])
-        self._store.append({"kind": "ran", "call": running.call, "note": note})
+        self._store.append({"kind": "ran", "run": running.id, "note": note})
 
     def _changed(self, running: Running, after: Found) -> list[Change]:
         """Files that were there before and are different or gone."""
@@ -139,13 +140,17 @@ class Recorder:
         for path, key in running.before.files.items():
             copy = self._copies.before(path)
             now = after.files.get(path) or self._key(path)
-            if copy is None or (now == key == copy.key and not copy.young):
+            young = copy is not None and copy.young
+            if now == key and not young:
                 continue
             state = ABSENT if now is None else look(str(self._project / path))[0]
-            before = copy.state
+            if copy is None or copy.key != key:
+                before = State("file", mode=stat.S_IMODE(key[4]), size=key[0], problem="it was being written")
+            else:
+                before = copy.state
             if state.same(before) and state.mode == before.mode:
                 continue
-            if not before.problem:
+            if copy is not None and not before.problem:
                 raw = self._copies.content(copy)
                 if raw is None:
                     before = State("file", mode=before.mode, size=before.size, problem="its copy is gone")
@@ -219,8 +224,18 @@ class Recorder:
             after,
             tuple(folders),
             command=running.command,
-            call=running.call,
         )
+
+
+def _unhides(change: Change) -> bool:
+    """Whether files that were there all along may be listed since the change: an ignore file is another
+    one, or a new one has exceptions."""
+    if os.path.basename(change.path) not in _IGNORE_FILES:
+        return False
+    if change.before != ABSENT:
+        return True
+    _, raw = look(change.path)
+    return any(line.lstrip().startswith(b"!") for line in raw.splitlines())
 
 
 def _digest(raw: bytes) -> str:

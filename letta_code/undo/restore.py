@@ -97,7 +97,8 @@ class Undo:
         if not log.operations:
             return Outcome((), (), dry=dry)
         last = log.operations[-1]
-        changes = [change for change in log.changes if change.operation == last.id]
+        together = {operation.id for operation in log.with_broken_off(last)}
+        changes = [change for change in log.changes if change.operation in together]
         outcome = self._outcome(last.turns, Options(force=force), changes, dry=dry)
         if dry:
             return outcome
@@ -199,7 +200,7 @@ class Undo:
                     if (raw := self._loaded.get(change.before.sha256)) is not None:
                         self._store.keep(raw, durable=False)
                 self._store.add_changes(changes)
-                self._store.append({"kind": "ran", "call": command.call})
+                self._store.append({"kind": "ran", "run": command.id})
 
     def _carried_out(self, files: Sequence[FileResult], operation: str) -> tuple[FileResult, ...]:
         ready, done = [], []
@@ -279,6 +280,5 @@ def _doubt(command: Command, path: Path, before: State, after: State) -> Change:
         before,
         after,
         command=command.command,
-        call=command.call,
         unsure=True,
     )

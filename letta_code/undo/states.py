@@ -42,7 +42,7 @@ ABSENT = State("absent")
 class Change:
     """One change of one path. `number` is its place in the journal, `path` absolute and resolved when it
     was changed, `by` a tool's name or `COMMAND`, `folders` what had to be made for it, outermost first.
-    `command` is the shell command, `call` its call. `after` was noted before the change was made.
+    `command` is the shell command. `after` was noted before the change was made.
     `unsure`: the command was not seen to end, so the change may be somebody else's. `operation` is set on
     what an undo did itself."""
 
@@ -54,7 +54,6 @@ class Change:
     after: State
     folders: tuple[str, ...] = ()
     command: str = ""
-    call: str = ""
     unsure: bool = False
     operation: str = ""
 
@@ -68,7 +67,7 @@ def dump_change(change: Change) -> dict[str, Any]:
     """The journal's record of a change, without its number."""
     record: dict[str, Any] = {"kind": "change", "turn": change.turn, "by": change.by, "path": change.path}
     record |= {"before": dump_state(change.before), "after": dump_state(change.after)}
-    for name in ("folders", "command", "call", "unsure", "operation"):
+    for name in ("folders", "command", "unsure", "operation"):
         if value := getattr(change, name):
             record[name] = value
     return record
@@ -85,7 +84,6 @@ def load_change(record: Mapping[str, Any], number: int) -> Change:
         load_state(record["after"]),
         tuple(map(str, record.get("folders", ()))),
         str(record.get("command", "")),
-        str(record.get("call", "")),
         bool(record.get("unsure", False)),
         str(record.get("operation", "")),
     )

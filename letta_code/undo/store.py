@@ -3,8 +3,8 @@
 ::
 
     journal.jsonl       change        what a tool, a command or an undo is about to do to a path
-                        command       turn, call, command, project, mark: a shell command is about to run
-                        ran           call, note: it ended, and what it changed is recorded
+                        command       turn, run, command, project, mark: a shell command is about to run
+                        ran           run, note: it ended, and what it changed is recorded
                         undo          operation, turns, redo: an undo or redo begins
                         undone        operation, handled: it is over; the numbers of the changes it took back
     objects/<sha256>    contents
@@ -49,8 +49,8 @@ class Command:
     """A shell command that was about to run. `mark` is None when the project was not copied before, and
     `note` says why."""
 
+    id: str
     turn: int
-    call: str
     command: str
     project: str
     mark: Mark | None
@@ -61,12 +61,13 @@ class Command:
 @dataclass(slots=True)
 class Operation:
     """An undo (or, with `of`, the redo of one). `handled` are the numbers of the changes it took back (or
-    brought back)."""
+    brought back). One that is not `finished` was broken off."""
 
     id: str
     turns: tuple[int, ...]
     of: str = ""
     handled: frozenset[int] = frozenset()
+    finished: bool = False
 
 
 @dataclass(slots=True)
@@ -96,23 +97,24 @@ class Log:
             case "command":
                 mark = record["mark"]
                 command = Command(
+                    str(record["run"]),
                     int(record["turn"]),
-                    str(record["call"]),
                     str(record["command"]),
                     str(record["project"]),
                     None if mark is None else Mark(str(mark["generation"]), int(mark["length"])),
                     str(record.get("note", "")),
                 )
-                self.commands[command.call] = command
+                self.commands[command.id] = command
             case "ran":
-                command = self.commands[record["call"]]
+                command = self.commands[record["run"]]
                 command.ended = True
                 command.note = command.note or str(record.get("note", ""))
             case "undo":
                 turns = tuple(map(int, record["turns"]))
                 operation = Operation(str(record["operation"]), turns, str(record.get("of", "")))
                 self.begun[operation.id] = operation
-                self.operations.append(operation)
+                if not operation.of:
+                    self.operations.append(operation)
             case "undone":
                 self._finish(self.begun[record["operation"]], frozenset(map(int, record["handled"])))
             case _:
@@ -120,15 +122,23 @@ class Log:
 
     def _finish(self, operation: Operation, handled: frozenset[int]) -> None:
         operation.handled = handled
+        operation.finished = True
         if not operation.of:
             self.undone |= handled
             return
         self.undone -= handled
-        self.operations.remove(operation)
         before = self.begun[operation.of]
         before.handled -= handled
         if not before.handled:
-            self.operations.remove(before)
+            for item in self.with_broken_off(before):
+                self.operations.remove(item)
+
+    def with_broken_off(self, operation: Operation) -> list[Operation]:
+        """The undo, and those right before it that were broken off and that it therefore finished."""
+        start = self.operations.index(operation)
+        while start and not self.operations[start - 1].finished:
+            start -= 1
+        return self.operations[start : self.operations.index(operation) + 1]
 
 
 class UndoStore:

@@ -82,6 +82,14 @@ def test_h04_the_last_turns_files_go_back_outside_git(letta: Letta, tmp_path: Pa
             in told
         )
         assert "no turn of this conversation changed a file" in letta("undo").out
+        assert letta("undo", "--redo", "--drop-messages").code == 2
+        assert letta("undo", "--redo").code == 0
+        assert (letta.project / "new" / "b.py").read_text() == "b\n"
+        assert "no undo to take back" in letta("undo", "--redo").out
+        (conversation,) = letta("conversations", "list", "--json").json
+        assert list(letta.home.rglob("journal.jsonl"))
+        assert letta("conversations", "delete", conversation["id"], "--yes").code == 0
+        assert not list(letta.home.rglob("journal.jsonl"))
 
 
 def prepared_repository(letta: Letta) -> dict[str, bytes]:
@@ -324,21 +332,7 @@ def test_all_messages_may_be_dropped(letta: Letta) -> None:
     assert "Messages were taken back, but these files keep what was changed since: a.py." in sent
 
 
-def test_an_open_conversation_is_refused_and_a_dry_run_is_not(letta: Letta) -> None:
-    (letta.project / "a.py").write_text("one\n")
-    with ModelServer([turn("", edit("a.py", "one", "two")), turn("Done.")]) as server:
-        asking(letta, server)
-        work(letta, "change it")
-        with chat(letta, "-c"):
-            refused = letta("undo")
-            assert refused.code == 1
-            assert "is open in another process" in refused.err
-            assert "say /undo there, or close it" in refused.err
-            assert "restore   a.py" in letta("undo", "--dry-run").out
-    assert (letta.project / "a.py").read_text() == "two\n"
-
-
-def test_undo_in_the_chat_asks_and_tells_the_model(letta: Letta) -> None:
+def test_undo_in_the_chat_asks_and_tells_the_model_and_is_refused_elsewhere(letta: Letta) -> None:
     (letta.project / "a.py").write_text("one\n")
     script = [turn("", edit("a.py", "one", "two")), turn("Changed."), turn("I see."), turn("Again.")]
     with (
@@ -352,6 +346,11 @@ def test_undo_in_the_chat_asks_and_tells_the_model(letta: Letta) -> None:
         terminal.type("4\r")
         terminal.until("nothing was changed")
         assert (letta.project / "a.py").read_text() == "two\n"
+        refused = letta("undo")
+        assert refused.code == 1
+        assert "is open in another process" in refused.err
+        assert "say /undo there, or close it" in refused.err
+        assert "restore   a.py" in letta("undo", "--dry-run").out
         terminal.type("/undo 1\r")
         terminal.until(times("4 cancel", 2))
         terminal.type("1\r")

@@ -28,7 +28,6 @@ class Bench:
         self.folder = folder
         self.store = UndoStore(folder / "data")
         self.recorder = Recorder(self.store, self.project, folder / "cache" / "copies")
-        self.count = 0
 
     def listing(self) -> list[str]:
         return [
@@ -39,8 +38,7 @@ class Bench:
         ]
 
     def command(self, turn: int, work: Callable[[], object]) -> None:
-        self.count += 1
-        running = self.recorder.before_command(turn, f"c{self.count}", "make", self.listing())
+        running = self.recorder.before_command(turn, "make", self.listing())
         assert running is not None
         work()
         self.recorder.after_command(running, self.listing())

@@ -301,3 +301,35 @@ def test_whatever_happens_the_persons_changes_stay_and_the_rest_comes_back(
         for name in {name for turn in undone for name in wrote[turn]}:
             if touched.get(name, 0) < undone[0]:
                 assert now.get(name) == began[undone[0]].get(name)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_d06_an_undo_that_a_crash_broke_off_is_finished_or_taken_back(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        desk = Desk(Path(folder))
+        names = ["a", "b", "new/c"]
+        for name in names[:2]:
+            (desk.project / name).write_text("start")
+        for name in names:
+            desk.agent(1, name, f"agent {name}")
+        before, changed = {"a": "start", "b": "start"}, desk.holds()
+        desk.undo()
+        journal = desk.data / "journal.jsonl"
+        lines = journal.read_bytes().splitlines(keepends=True)
+        cut = data.draw(st.integers(len(names), len(lines)))
+        journal.write_bytes(
+            b"".join(lines[:cut]) + lines[cut][:10] if cut < len(lines) else journal.read_bytes()
+        )
+        for name in names:  # a file goes back only after all was announced
+            if cut < len(lines) - 1 or data.draw(st.booleans()):
+                (desk.project / name).parent.mkdir(exist_ok=True)
+                (desk.project / name).write_text(changed[name])
+        if data.draw(st.booleans()) and cut >= len(lines) - 1:
+            desk.redo()
+            assert desk.holds() == changed
+        elif cut < len(lines):
+            desk.undo()
+            assert desk.holds() == before
+            desk.redo()
+            assert desk.holds() == changed
