@@ -117,6 +117,11 @@ def running(words: str) -> list[int]:
     return found
 
 
+def sleep(number: int) -> str:
+    """A command that lasts, and can be told from those of other runs of these tests."""
+    return f"sleep {540 + number}.{os.getpid()}"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name in ("tmp", "project", "outside", "letta/data", "letta/config"):
@@ -363,27 +368,31 @@ async def test_a_command_sees_and_ends_no_process_outside(inside: Inside) -> Non
 
 
 async def test_what_a_command_leaves_is_a_background_shell_and_can_be_stopped(inside: Inside) -> None:
-    said = await inside("sleep 541 & echo started")
+    shown = f"until pgrep -f '^{sleep(1)}' >/dev/null; do :; done"
+    said = await inside(f"{sleep(1)} & {shown}; echo started")
     assert "started\nStill running as bash_1: pid " in said
-    assert "(sleep 541)" in said
-    assert len(running("sleep 541")) == 1
+    assert f"({sleep(1)})" in said
+    assert len(running(sleep(1))) == 1
     assert "Stopped bash_1" in await inside.stop("bash_1")
-    assert running("sleep 541") == []
+    assert running(sleep(1)) == []
     assert await inside("true & wait; echo nothing left") == "nothing left"
 
 
 async def test_no_process_survives_however_it_hides(inside: Inside) -> None:
-    hidden = (
-        "setsid env -i bash -c 'exec -a bwrap sleep 542' & "
-        "setsid env -i sh -c 'sleep 543 & sleep 543' & sleep 544"
-    )
-    await inside(f"bash -c {shlex.quote(hidden)} >/dev/null & until pgrep -f 'sleep 54[4]'; do :; done")
-    timed = await inside(hidden.replace("54", "55"), timeout=300)
-    assert "Timed out after 0.3 s" in timed
-    assert [pid for number in (552, 553, 554) for pid in running(f"sleep {number}")] == []
-    assert running("sleep 544")
+    def hiding(first: int) -> str:
+        return (
+            f"setsid env -i bash -c 'exec -a bwrap {sleep(first)}' & "
+            f"setsid env -i sh -c '{sleep(first + 1)} & {sleep(first + 1)}' & {sleep(first + 2)}"
+        )
+
+    left = hiding(2)
+    shown = f"until pgrep -f '^{sleep(4)}'; do :; done"
+    assert "Still running" in await inside(f"bash -c {shlex.quote(left)} >/dev/null & {shown}")
+    assert "Timed out after 0.3 s" in await inside(hiding(5), timeout=300)
+    assert [pid for number in (5, 6, 7) for pid in running(sleep(number))] == []
+    assert running(sleep(4))
     await inside.pool.close()
-    assert [pid for number in (542, 543, 544) for pid in running(f"sleep {number}")] == []
+    assert [pid for number in (2, 3, 4) for pid in running(sleep(number))] == []
 
 
 async def test_background_shells(inside: Inside) -> None:
@@ -398,10 +407,10 @@ async def test_background_shells(inside: Inside) -> None:
     said = await inside.output("bash_1")
     assert said.startswith("[bash_1: exit code 5")
     assert said.endswith("over\n")
-    await inside("sleep 545", run_in_background=True, timeout=60_000)
-    await until(lambda: running("sleep 545"))
+    await inside(sleep(8), run_in_background=True, timeout=60_000)
+    await until(lambda: running(sleep(8)))
     assert "Stopped bash_2" in await inside.stop("bash_2")
-    assert running("sleep 545") == []
+    assert running(sleep(8)) == []
 
 
 # Doors --------------------------------------------------------------------------------------------
