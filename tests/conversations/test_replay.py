@@ -81,8 +81,9 @@ def play(
             if how != "asked":
                 conversation.mark_started(call.id, call.name)
             if how in ("ok", "error"):
-                status = "ok" if how == "ok" else "error"
-                conversation.add_result(ToolResult(call.id, (Text(f"{how}\u2028"),), status))
+                conversation.add_result(
+                    ToolResult(call.id, (Text(f"{how}\u2028"),), "ok" if how == "ok" else "error")
+                )
         if step["commit"] or turn["end"] not in ("crash", "full disk"):
             conversation.recover()
     if turn["partial"]:
