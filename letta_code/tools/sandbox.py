@@ -141,7 +141,7 @@ class Sandbox:
         return tuple(swept)
 
     def _writable_names(self, workspace: Workspace) -> str:
-        folders = [*workspace.roots, *self.opened]
+        folders = [folder for folder in (*workspace.roots, *self.opened) if folder.exists()]
         names = ["$MEMORY_DIR" if folder == workspace.memory else str(folder) for folder in folders]
         names = ["the project" if name == str(workspace.project) else name for name in names]
         return one_line(", ".join(dict.fromkeys(names)), 500)
@@ -173,7 +173,7 @@ class Sandbox:
         for path in filter(_is_itself, self.git.closed):
             options += ["--tmpfs", str(path), "--remount-ro", str(path)]
         options += self._ours(workspace.overflow.resolve(), memory, roots)
-        options += ["--chdir", str(project), "--"]
+        options += ["--remount-ro", "/run", "--chdir", str(project), "--"]
         return [*map(os.fsencode, options), *words]
 
     def _ours(self, overflow: Path, memory: Path | None, roots: Iterable[Path]) -> list[str]:
@@ -209,6 +209,10 @@ def find_sandbox(
         cure = "apt-get install bubblewrap, or --no-sandbox"
         return Sandbox(problem="bubblewrap (bwrap) is not installed", cure=cure)
     program = os.path.realpath(program)
+    if any(folder.resolve() == Path("/") for folder in folders):
+        return Sandbox(
+            problem="the project is the whole file system", cure="start in a folder, or --no-sandbox"
+        )
     if _inside(Path(program), (*temporary, *write, *(folder.resolve() for folder in folders))):
         return Sandbox(problem=f"{program} is where commands may write", cure="install it elsewhere")
     version, problem = _tried(program, settings.network, environment)
@@ -270,7 +274,6 @@ def _surroundings(network: bool) -> list[str]:
     options += ["--tmpfs", "/run"]
     for name in _RUN_KEPT:
         options += ["--ro-bind-try", f"/run/{name}", f"/run/{name}"]
-    options += ["--remount-ro", "/run"]
     if not os.path.islink("/var/run"):
         options += ["--tmpfs", "/var/run"]
     return options

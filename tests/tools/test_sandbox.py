@@ -163,6 +163,7 @@ async def test_only_the_project_and_temporary_files_can_be_written(inside: Insid
     assert await inside("echo a > here && echo b > $TMPDIR/there && mktemp >name && cat here") == "a"
     assert (folder / "project" / "here").read_text() == "a\n"
     assert (folder / "tmp" / "there").exists()
+    assert "Read-only file system" in await inside("mkdir /run/new")
     for path in (folder / "outside" / "new", folder / "outside" / "file", folder / "new", Path("/new")):
         said = await inside(f"echo x > {path}")
         assert "Read-only file system" in said
@@ -500,6 +501,10 @@ def test_without_namespaces_it_says_so(folder: Path) -> None:
     )
     assert "does not work here (bwrap: No permissions to create a new namespace" in sandbox.problem
     assert "user namespaces" in sandbox.cure
+
+
+def test_around_the_whole_file_system_there_is_none(folder: Path) -> None:
+    assert "the whole file system" in found(folder, "exit 0", project=Path("/")).problem
 
 
 def test_a_bubblewrap_that_commands_could_have_written_is_not_used(folder: Path) -> None:
