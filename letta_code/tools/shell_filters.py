@@ -64,7 +64,8 @@ def jq_reads(arguments: list[str]) -> bool:
         first = next((index for index, part in enumerate(arguments) if not _JQ_FLAGS.fullmatch(part)), 0)
         if arguments[first] == OPERAND or arguments[first].startswith("-"):
             return False
-    return not any(map(_JQ_ACTS.search, arguments))
+    files = any(re.match(r"-[A-Za-z]*[fL]|--(?:from|lib)", part) for part in arguments)  # programs in files
+    return not files and not any(map(_JQ_ACTS.search, arguments))
 
 
 def split(

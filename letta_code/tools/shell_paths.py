@@ -39,9 +39,8 @@ _VALUES = {  # letters of options whose values are no paths
     **{"tail": "nc", "nl": "sbv", "fold": "w", "od": "ANtj", "tree": "LI"},
 }
 _FOLLOWS_LINKS = {
-    "grep": r"-[A-Za-z]*R|--d.*",
-    "egrep": r"-[A-Za-z]*R|--d.*",
-    "fgrep": r"-[A-Za-z]*R|--d.*",
+    **dict.fromkeys(("grep", "egrep", "fgrep"), r"-[A-Za-z]*[Rd].*|--d.*"),
+    "ls": r"-[A-Za-z]*(?:L[A-Za-z]*R|R[A-Za-z]*L).*",
     "rg": r"-[A-Za-z]*L|--follow",
     "find": r"-L|-follow|-files0-from|.*\{\}.*\.\..*",
     "du": r"--f.*",

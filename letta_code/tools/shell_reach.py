@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from letta_code.tools.shell_paths import Places, under
+from letta_code.tools.shell_paths import Places, candidates, under
 from letta_code.tools.shell_syntax import ShellCode, SimpleCommand
 from letta_code.tools.shell_wrappers import base_name
 
@@ -49,8 +49,15 @@ def reached(code: ShellCode, reading: list[SimpleCommand], places: Places) -> It
         if name == "diff" and any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words):
             yield from _below(_folders(words, places), lambda file: True)
         elif name in ("grep", "egrep", "fgrep") and _recursive(words) and not _only_lists(simple):
-            kept = _grep_filter(words)
-            yield from (path for path in _below(_folders(words, places), kept) if not path.is_symlink())
+            below = _below(_folders([*candidates(simple), *simple.choices], places), _grep_filter(words))
+            yield from (path for path in below if not path.is_symlink())
+        elif name == "rg" and not _only_lists(simple):
+            hidden = any(re.match(r"-[A-Za-z]*[u.]|--hidden", part) for part in words)
+            folders = _folders([*candidates(simple), *simple.choices], places)
+            for path in _below(folders, _grep_filter(words)):
+                shown = hidden or not any(part.startswith(".") for part in path.parts[-2:])
+                if shown and not path.is_symlink():
+                    yield path
         elif name == "find" and prints and any(part.startswith(("-exec", "-ok")) for part in words):
             yield from _below(_folders(_before_options(words), places), _find_filter(words))
     if prints and "xargs" in names and any(base_name(each.argv[0] or "") == "xargs" for each in reading):
@@ -103,9 +110,13 @@ def _before_options(words: list[str]) -> list[str]:
 
 def _grep_filter(words: list[str]) -> Callable[[str], bool]:
     values: dict[str, list[str]] = {"include": [], "exclude": []}
-    for part in words:
+    for part, behind in zip(words, [*words[1:], ""], strict=True):
         if match := re.match(r"--(include|exclude)=(.*)", part, re.DOTALL):
             values[match[1]].append(match[2])
+        elif part in ("-g", "--glob"):
+            values["exclude" if behind.startswith("!") else "include"].append(behind.lstrip("!"))
+        elif part in ("-t", "--type"):
+            values["include"].append(f"*.{behind}")
     return lambda file: (
         (not values["include"] or any(fnmatchcase(file, each) for each in values["include"]))
         and not any(fnmatchcase(file, each) for each in values["exclude"])

@@ -200,7 +200,8 @@ def _set(arguments: list[str]) -> bool:
 
 
 def _read(arguments: list[str]) -> bool:
-    return bool(arguments) and all(re.fullmatch(r"-r|[a-z_][a-z0-9_]*", part) for part in arguments)
+    names = [part for part in arguments if part != "-r"]
+    return bool(names) and all(re.fullmatch(r"[a-z][a-z0-9_]*", part) for part in names)
 
 
 def _git(arguments: list[str]) -> bool:

@@ -22,6 +22,7 @@ Values = tuple[str, ...] | None
 _MOST = 64  # values of one word
 _ROUNDS = 4  # of following variables that are set from variables
 _PLAIN = re.compile(r"[^\s\\'\"$`()<>|&;]*\Z")
+_SET_BY_BASH = re.compile(r"_\Z|BASH|REPLY|OPTARG|MAPFILE|COPROC|FUNCNAME|DIRSTACK|HIST|RANDOM|SRANDOM")
 _SPLITS = re.compile(r"[^\w./,:@%+=~*?-]")  # what would make other words of an unquoted variable
 
 
@@ -200,7 +201,7 @@ class Variables:
             inner = pending.pop()
             if inner.type in ("simple_expansion", "expansion"):
                 name = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", text_of(inner))
-                if name is None or name[1] in self.values:
+                if name is None or name[1] in self.values or _SET_BY_BASH.match(name[1]):
                     return False
             elif inner.type not in ("string", "concatenation", "word", "raw_string", "string_content", '"'):
                 return False
