@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from letta_code.errors import UsageError
+from letta_code.errors import StorageError, UsageError
 from letta_code.paths import Paths
 from letta_code.project_settings import Loosening, ProjectSettings, read_project
 from letta_code.settings_file import environment, parsed, section, text, words
@@ -165,8 +165,16 @@ def set_value(paths: Paths, key: str, value: Any) -> None:
 
     Raises:
         UsageError: the result would not be valid settings; the file is unchanged.
+        StorageError: the file is there and cannot be read, or not written; it is unchanged.
     """
-    root = _read(paths.settings(), [])
+    try:
+        root = parsed(paths.settings().read_bytes(), paths.settings(), [])
+    except FileNotFoundError:
+        root = {}
+    except OSError as error:  # written anew, it would lose what is in it
+        raise StorageError(
+            f"{paths.settings()} cannot be read: {error.strerror}", "check its owner, or move it away"
+        ) from error
     *parents, last = key.split(".")
     node = root
     for part in parents:

@@ -1,13 +1,15 @@
-"""`kill -9` while a tool runs (shown 5)."""
+"""`kill -9` while a tool runs (shown 5), and at random moments of a long turn of the real program."""
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from letta_code.agent.state import AgentStore
+from scripts.stress_turn import one_conversation
 from tests.agent.support import Bench, Do, Look, Scripted, done, results, said
 from tests.conversations.test_log import assert_valid
 from tests.conversations.test_log import paths as agent_paths
@@ -37,3 +39,9 @@ async def test_shown_5_after_kill_9_the_model_is_told_that_the_outcome_is_unknow
     assert_valid(session.conversation.messages)
     assert bench.do.ran == []
     await session.close()
+
+
+def test_shown_2_after_random_kills_nothing_is_lost_or_repeated_and_the_turn_is_finished(
+    tmp_path: Path,
+) -> None:
+    assert len(one_conversation(tmp_path, random.Random(2), 8)) == 8

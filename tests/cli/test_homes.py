@@ -169,6 +169,17 @@ def test_damaged_settings_are_never_ignored_silently(used: Letta, damage: str) -
     assert is_one_line(done) or (done.code == 0 and "defaults are used" in done.err), done.err
 
 
+def test_settings_that_cannot_be_read_are_not_written_anew(used: Letta) -> None:
+    path = used.home / "config" / "settings.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"permissions": {"deny": ["Bash"]}}\n')
+    path.chmod(0)
+    refused = cold(used, "config", "set", "model", "vllm/other", before=obey_modes)
+    assert is_one_line(refused), refused.err
+    path.chmod(0o600)
+    assert "deny" in path.read_text()
+
+
 def test_d01_a_torn_transcript_is_repaired_and_said_and_no_other_is_continued_in_its_place(
     used: Letta,
 ) -> None:
@@ -232,7 +243,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_turn_costs_only_that_step(letta: L
     def full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
-    loud = call("Bash", command="seq 1 4000")
+    loud = call("Bash", command="seq 1 4000 | tee out.txt")
     small = call("Bash", command="echo small")
     script = [
         turn("First.", small),
