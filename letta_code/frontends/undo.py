@@ -147,8 +147,16 @@ def choices(outcome: Outcome, asked: Wish) -> str:
     """The question under a preview."""
     if asked.redo or asked.drop_messages:
         return "1 do it · 4 cancel › "
-    commands = " · 3 files, also what commands changed" if outcome.others else ""
+    commands = " · 3 files, also what commands changed" if _commands_did_more(outcome) else ""
     return f"1 files · 2 files and messages{commands} · 4 cancel › "
+
+
+def _commands_did_more(outcome: Outcome) -> bool:
+    """Whether `--commands` would take back more."""
+    return bool(outcome.others) or any(
+        file.plan.why == "command" or (file.plan.why == "between" and file.plan.command)
+        for file in outcome.files
+    )
 
 
 def chosen(asked: Wish, outcome: Outcome, answer: str) -> Wish | None:
@@ -159,7 +167,7 @@ def chosen(asked: Wish, outcome: Outcome, answer: str) -> Wish | None:
             return asked
         case "2" if not simple:
             return replace(asked, drop_messages=True)
-        case "3" if outcome.others and not simple:
+        case "3" if _commands_did_more(outcome) and not simple:
             return replace(asked, options=replace(asked.options, commands=True))
         case _:
             return None

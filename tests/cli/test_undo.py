@@ -368,3 +368,20 @@ def test_undo_in_the_chat_asks_and_tells_the_model_and_is_refused_elsewhere(lett
         terminal.until("Again.")
         assert "turn 1 back after an undo: a.py" in json.dumps(server.requests[-1].body)
     assert (letta.project / "a.py").read_text() == "two\n"
+
+
+def test_the_chat_offers_what_a_formatter_did(letta: Letta) -> None:
+    (letta.project / "a.py").write_text("one\n")
+    script = [
+        turn("", edit("a.py", "one", "two"), call("Bash", command="echo formatted >> a.py")),
+        turn("Changed."),
+    ]
+    bypass = ("--permission-mode", "bypassPermissions")
+    with ModelServer(script) as server, chat(asking(letta, server), *bypass) as terminal:
+        terminal.type("change it\r")
+        terminal.until("Changed.")
+        terminal.type("/undo\r")
+        terminal.until("3 files, also what commands changed")
+        terminal.type("3\r")
+        terminal.until("restored  a.py")
+    assert (letta.project / "a.py").read_text() == "one\n"
