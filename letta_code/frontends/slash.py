@@ -122,7 +122,8 @@ class Slash:
             session.policy.set_mode(argument)
             self.say(f"permission mode {session.policy.mode}", "dim")
             return session
-        self.say(f"mode {session.policy.mode}")
+        sandbox = session.workspace.sandbox
+        self.say(f"mode {session.policy.mode}" + ("" if sandbox is None else f" · shell: {sandbox.label}"))
         for rule in session.policy.rules():
             origin = f"  ({rule.origin})" if rule.origin else ""
             self.say(f"  {rule.decision:<5}  {one_line(rule.text, 200)}{origin}")

@@ -141,17 +141,12 @@ def test_a_chat_without_bubblewrap_says_so_and_runs_no_command(
     assert "sandbox missing: no command runs" in screen
     chat.type("go\r")
     chat.until("Done.")
+    chat.type("/permissions\r")
+    chat.until("shell: sandbox missing: no command runs")
     chat.type("/exit\r")
     assert chat.left() == 0
     assert "no command can run: the sandbox is asked for" in told(server)
     assert list((tmp_path / "outside").iterdir()) == []
-
-
-def test_the_chat_shows_the_sandbox(boxed: Letta) -> None:
-    chat = Terminal(boxed.project, boxed.command("-m", "vllm/scripted", "--sandbox"), boxed.variables())
-    assert "shell   sandbox" in chat.until("›")
-    chat.type("/exit\r")
-    assert chat.left() == 0
 
 
 def test_doctor_says_whether_it_is_set_there_and_active(boxed: Letta, tmp_path: Path) -> None:
