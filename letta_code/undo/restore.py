@@ -20,6 +20,8 @@ from letta_code.undo.store import KEPT, Command, UndoStore
 
 Result = Literal["restored", "removed", "unchanged", "left"]
 
+_COPIES_GONE = "it was not seen to end, and the copies from before it are gone"
+
 UNDO = "undo"
 """`Change.by` of what an undo did."""
 
@@ -165,6 +167,7 @@ class Undo:
         copies = ProjectCopies(self._copies(project), project)
         found = copies.at(command.mark)
         if found is None:
+            command.note = _COPIES_GONE
             return []
         known = {change.path for change in self._store.log.changes if change.turn >= command.turn}
         changes = []
@@ -200,7 +203,7 @@ class Undo:
                     if (raw := self._loaded.get(change.before.sha256)) is not None:
                         self._store.keep(raw, durable=False)
                 self._store.add_changes(changes)
-                self._store.append({"kind": "ran", "run": command.id})
+                self._store.append({"kind": "ran", "run": command.id, "note": command.note})
 
     def _carried_out(self, files: Sequence[FileResult], operation: str) -> tuple[FileResult, ...]:
         ready, done = [], []

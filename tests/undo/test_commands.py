@@ -137,6 +137,16 @@ def test_copies_that_another_process_made_are_used_and_lost_ones_are_made_again(
     assert bench.holds() == {"a": "a"}
 
 
+def test_copies_that_are_gone_when_a_command_was_not_seen_to_end_are_missed_aloud(bench: Bench) -> None:
+    (bench.project / "a").write_text("a")
+    assert bench.recorder.before_command(1, "make clean", bench.listing()) is not None
+    (bench.project / "a").unlink()
+    for path in (bench.folder / "cache" / "copies").iterdir():
+        path.unlink()
+    words = "it was not seen to end, and the copies from before it are gone"
+    assert bench.undo().uncovered == (("make clean", words),)
+
+
 async def test_a_project_with_too_many_files_is_not_looked_at_and_that_is_said(bench: Bench) -> None:
     for number in range(3):
         (bench.project / f"{number}.txt").write_text("x")
