@@ -49,22 +49,31 @@ def reached(code: ShellCode, reading: list[SimpleCommand], places: Places) -> It
         if name == "diff" and any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words):
             yield from _below(_folders(words, places), lambda file: True)
         elif name in ("grep", "egrep", "fgrep") and _recursive(words) and not _only_lists(simple):
-            below = _below(_folders([*candidates(simple), *simple.choices], places), _grep_filter(words))
+            folders = _folders([*candidates(simple), *simple.choices], places)
+            below = _below(folders, _grep_filter([*words, *simple.choices]))
             yield from (path for path in below if not path.is_symlink())
         elif name == "rg" and not _only_lists(simple):
             hidden = any(re.match(r"-[A-Za-z]*[u.]|--hidden", part) for part in words)
             folders = _folders([*candidates(simple), *simple.choices], places)
-            for path in _below(folders, _grep_filter(words)):
+            for path in _below(folders, _grep_filter([*words, *simple.choices])):
                 shown = hidden or not any(part.startswith(".") for part in path.parts[-2:])
                 if shown and not path.is_symlink():
                     yield path
         elif name == "find" and prints and any(part.startswith(("-exec", "-ok")) for part in words):
-            yield from _below(_folders(_before_options(words), places), _find_filter(words))
-    if prints and "xargs" in names and any(base_name(each.argv[0] or "") == "xargs" for each in reading):
-        kept = next(
-            (_find_filter(_words(each)) for each in code.commands if _name(each) == "find"), lambda file: True
-        )
-        yield from _below(list(places.folders), kept)
+            yield from _below(
+                _folders([*_before_options(words), *simple.choices], places), _find_filter(simple)
+            )
+    if prints and "xargs" in names and any(_name(each) == "xargs" for each in reading):
+        before = code.commands[: names.index("xargs")]
+        finds = [each for each in before if _name(each) == "find"]
+        only = len(finds) == 1 and {_name(each) for each in before} <= {
+            "find",
+            "head",
+            "tail",
+            "sort",
+            "uniq",
+        }
+        yield from _below(list(places.folders), _find_filter(finds[0]) if only else lambda file: True)
 
 
 def brings_a_repository(folder: Path, project: Path) -> bool:
@@ -123,11 +132,16 @@ def _grep_filter(words: list[str]) -> Callable[[str], bool]:
     )
 
 
-def _find_filter(words: list[str]) -> Callable[[str], bool]:
-    """By the first `-name`, where nothing makes it one of several conditions."""
-    if {"-o", "-or", ",", "!", "-not", "("} & set(words) or "-name" not in words[:-1]:
+def _find_filter(simple: SimpleCommand) -> Callable[[str], bool]:
+    """By the first `-name`, where nothing makes it one of several conditions and nothing acts before it."""
+    words = simple.argv[1:]
+    at = words.index("-name") + 1 if "-name" in words[:-1] else 0
+    pattern = words[at] if words else None
+    acts = any(part is None or part.startswith(("-exec", "-ok", "-print", "-ls")) for part in words[:at])
+    if not at or pattern is None or acts or {"-o", "-or", ",", "!", "-not", "(", None} & set(words[:at]):
         return lambda file: True
-    pattern = words[words.index("-name") + 1]
+    if {"-o", "-or", ","} & set(words):
+        return lambda file: True
     return lambda file: fnmatchcase(file, pattern)
 
 
