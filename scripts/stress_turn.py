@@ -103,7 +103,7 @@ class Run:
 
     def _until(self, reached: Callable[[], bool]) -> None:
         while not reached() and self.process.poll() is None:
-            time.sleep(0.0005)
+            time.sleep(0.002)
 
     def _records(self) -> int:
         folder = self.world.paths.all_conversations()
@@ -283,9 +283,13 @@ def one_conversation(root: Path, chosen: random.Random, kills: int) -> list[str]
         turns = script(world, done)
         with ModelServer(turns) as server:
             run = Run.start(world, server, chosen.choice(_MODELS), found is not None)
-            if number < kills:
-                run.kill(chosen, len(turns))
-            code, said = run.end()
+            try:
+                if number < kills:
+                    run.kill(chosen, len(turns))
+                code, said = run.end()
+            finally:
+                run.process.kill()
+                run.process.communicate()
             check_resumed(world, run, left, said)
             after = inspect(world, run, left)
             check_memory(world)

@@ -1,15 +1,21 @@
-"""A copy of a conversation: also while the original is open, and both go on by their ids."""
+"""A copy of a conversation: also while the original is open, and both go on by their ids. And what else may
+happen to the file of one: it is emptied, deleted, old, or memory is written meanwhile."""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from letta_code.agent.state import AgentStore
 from letta_code.conversations.store import ConversationStore
 from letta_code.core.messages import Usage
 from letta_code.errors import ConversationError, StorageError
+from letta_code.memory.edits import Put
+from letta_code.memory.git.repository import Author
+from letta_code.memory.seed import default_files
 from tests.conversations.test_log import KEY, SENT, answer, assert_valid, call, ok, paths, sample, user
 
 
@@ -115,3 +121,29 @@ def test_a_transcript_that_is_deleted_while_it_is_open_is_noticed(tmp_path: Path
     with pytest.raises(StorageError, match="was deleted while it was open"):
         conversation.begin_turn(user("lost"))
     conversation.close()
+
+
+def test_d09_memory_that_is_written_meanwhile_takes_nothing_from_the_transcript(tmp_path: Path) -> None:
+    places = paths(tmp_path)
+    state = AgentStore(places).create("tester", "Base.\n", default_files())
+    memory = AgentStore(places).memory(state)
+    author = Author("tester", f"{state.id}@letta.local")
+    store = ConversationStore(places)
+    conversation = store.create(state.key, tmp_path)
+
+    def remember(number: int) -> None:
+        memory.commit(Put({f"notes/{number}.md": b"x\n"}), f"note {number}", author)
+
+    with ThreadPoolExecutor(1) as pool:
+        written = [pool.submit(remember, number) for number in range(15)]
+        for number in range(15):
+            conversation.begin_turn(user(f"turn {number}"))
+            conversation.add_answer(1, answer("fine"), "end_turn", Usage(), SENT)
+            conversation.commit_step()
+            conversation.end_turn("success")
+        for each in written:
+            each.result()
+    conversation.close()
+    assert store.read(conversation.id).messages == conversation.messages
+    assert len(conversation.messages) == 30
+    assert memory.snapshot().find("notes/14.md") is not None
