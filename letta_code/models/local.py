@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -102,9 +103,17 @@ def _get(
                 "POST", path, json.dumps(body), {"Content-Type": "application/json", **headers}
             )
         response = connection.getresponse()
-        answer = json.loads(response.read(4_000_000)) if response.status == 200 else None
+        answer = json.loads(_body(response)) if response.status == 200 else None
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
         connection.close()
     return answer if isinstance(answer, dict) else None
+
+
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """The whole body, or what a few probes' time and 4 MB allow: a server may drip for ever."""
+    until, body = time.monotonic() + 4 * PROBE_SECONDS, b""
+    while (chunk := response.read1(65_536)) and len(body) < 4_000_000 and time.monotonic() < until:
+        body += chunk
+    return body

@@ -10,7 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,7 @@ class WireModel(ABC):
 
         # Our own client: no redirect to another host, no proxy for this machine, bounded waits.
         http = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(self._idle, connect=min(15.0, self._idle)),
+            timeout=httpx2.Timeout(self._idle, connect=15.0),
             trust_env=not self._endpoint.loopback,
             follow_redirects=False,
             # Loading certificates costs more than the rest of a request, and nothing here would use them.
@@ -162,7 +162,9 @@ class WireModel(ABC):
     async def _parts(self, body: dict[str, Any], reply: Reply) -> AsyncGenerator[ModelPart, None]:
         answering = False
         try:
-            async with self._open(body) as response:
+            async with AsyncExitStack() as opened:
+                async with asyncio.timeout(self._idle * 3):  # headers, or an error's body, may drip too
+                    response = await opened.enter_async_context(self._open(body))
                 answering = True
                 async with aclosing(self._events(response.http_response, reply)) as events:
                     async for event in events:
@@ -193,24 +195,27 @@ class WireModel(ABC):
             yield reply.whole(answer)
             return
         async with aclosing(read_events(_joined(start, body))) as events:  # type: ignore[type-var]
+            # Bytes are bounded by the client's read timeout; this bounds what only keeps the connection
+            # alive: comments, pings, the same event again and again.
+            clock = asyncio.get_running_loop().time
+            deadline, before, finished = clock() + self._idle * 3, "", False
             while True:
-                # Bytes are bounded by the client's read timeout; this bounds keep-alives without content.
-                limit = _DRAIN_SECONDS if reply.finished else self._idle * 3
-                async with asyncio.timeout(limit):
+                if reply.finished and not finished:
+                    deadline, finished = clock() + _DRAIN_SECONDS, True
+                async with asyncio.timeout_at(deadline):
                     event = await anext(events, None)
                 if event is None:
                     reply.ended()
                     return
-                if event[1].strip() == "[DONE]":
-                    yield reply.feed({"type": "[DONE]"})
+                name, text = event[0], event[1].strip()
+                if not text or name == "ping":
                     continue
-                if not event[1].strip() or event[0] == "ping":
-                    continue
-                data = json.loads(event[1])
-                if not isinstance(data, dict):
-                    continue
-                self._refuse_errors(data, named=event[0] == "error")
-                yield reply.feed(data)
+                if text != before and not finished:
+                    deadline, before = clock() + self._idle * 3, text
+                data = {"type": "[DONE]"} if text == "[DONE]" else json.loads(text)
+                if isinstance(data, dict):
+                    self._refuse_errors(data, named=name == "error")
+                    yield reply.feed(data)
 
     def _refuse_errors(self, data: Mapping[str, Any], *, named: bool = False) -> None:
         if named or data.get("type") == "error" or (data.get("error") and "type" not in data):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from typing import Any
 
@@ -85,6 +87,49 @@ async def test_c15_c16_silence_ends_within_the_idle_timeout(way: Way) -> None:
     assert error.kind == "broken_stream"
     error = await failure(way, {"stall": "forever"}, LETTA_STREAM_IDLE_SECONDS="0.3")
     assert error.kind == "network"
+
+
+ALIVE = {
+    "pings": b'event: ping\ndata: {"type": "ping"}\n\n',
+    "comments": b": still here\n\n",
+    "the same event": b'data: {"type": "noise", "choices": []}\n\n',
+    "a slow head": b"",
+}
+
+
+@ways
+@pytest.mark.parametrize("alive", ALIVE)
+async def test_c15_a_server_that_only_keeps_the_connection_alive_is_not_waited_for(
+    way: Way, alive: str
+) -> None:
+    gone = threading.Event()
+    if way is CHAT:
+        way = Way(CHAT.dialect, "compatible/qwen", "COMPATIBLE")  # one that is not asked for its window
+
+    def answer() -> None:
+        peer, _ = listener.accept()
+        peer.settimeout(50)
+        with peer, contextlib.suppress(OSError):
+            peer.sendall(b"HTTP/1.1 200 OK\r\n")
+            if alive != "a slow head":
+                peer.sendall(b"content-type: text/event-stream\r\n\r\n")
+            while not gone.wait(0.02):
+                peer.sendall(ALIVE[alive] or b"x-more: y\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as hand:
+        listener.settimeout(50)
+        served = hand.submit(answer)
+        environment = way.environment(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        model = open_model(way.handle, Settings(), environment | {"LETTA_STREAM_IDLE_SECONDS": "0.2"})
+        try:
+            with pytest.raises(ModelError) as caught:
+                await ask(model, [user("hi")])
+        finally:
+            gone.set()
+        await model.close()
+        served.result()
+    assert caught.value.silent
+    assert caught.value.kind == ("network" if alive == "a slow head" else "broken_stream")
 
 
 @ways
