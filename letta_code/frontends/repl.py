@@ -168,7 +168,7 @@ class Chat:
             try:
                 answer = (await prompt.prompt_async(f"{keys} › ", handle_sigint=False)).strip()
             except (KeyboardInterrupt, EOFError):
-                return self._interrupted()
+                return await self._interrupted()
             decision = parse_answer(answer, offered)
             if decision is not None and decision.choice == "deny" and not decision.feedback:
                 return await self._reason(prompt)
@@ -180,15 +180,17 @@ class Chat:
         try:
             return Decision("deny", (await prompt.prompt_async(why, handle_sigint=False)).strip())
         except KeyboardInterrupt:
-            return self._interrupted()
+            return await self._interrupted()
         except EOFError:
             return Decision("deny")
 
-    def _interrupted(self) -> Decision:
-        """Ctrl-C as a key, which a question gets instead of the signal."""
+    async def _interrupted(self) -> Decision:
+        """Ctrl-C as a key, which a question gets instead of the signal. The turn is cancelled here, before
+        an answer could let it go on."""
         self._ending.interrupt()
         if self._running is not None:
             self._running.cancel()
+        await asyncio.sleep(1)
         return Decision("deny", "the person interrupted")
 
 
