@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _FAMILIES = frozenset(
     {"git", "npm", "pnpm", "yarn", "cargo", "docker", "go", "uv", "pip", "kubectl", "gh", "make"}
 )
+_RUN_ANYTHING = frozenset({"api", "dlx", "exec", "run", "tool", "x"})
+"""Subcommands behind which any program can stand: "always" does not offer them as a whole."""
+_PLAIN = re.compile(r"[A-Za-z][\w:-]*")
 _ONLY_NAMES = frozenset(
     {"[", "basename", "cd", "dirname", "du", "file", "ls", "readlink", "realpath", "stat", "test", "tree"}
 )
@@ -325,9 +328,11 @@ def _offer(command: str, code: ShellCode) -> str:
     """The rule "always" would add: the subcommand of a well-known family, else exactly this command."""
     asking = [simple for simple in code.commands if not reads(simple)]
     if len(asking) == 1 and not code.unknown:
-        argv = asking[0].argv
-        if argv[0] in _FAMILIES and len(argv) > 1 and argv[1] and re.fullmatch(r"[A-Za-z][\w-]*", argv[1]):
-            return f"Bash({argv[0]} {argv[1]}:*)"
+        words = [part if part and _PLAIN.fullmatch(part) else None for part in asking[0].argv[:3]]
+        if words[0] in _FAMILIES and words[1:2] not in ([], [None]) and words[1] not in _RUN_ANYTHING:
+            return f"Bash({words[0]} {words[1]}:*)"
+        if words[0] in ("npm", "pnpm", "yarn") and words[1:2] == ["run"] and words[2:3] not in ([], [None]):
+            return f"Bash({words[0]} run {words[2]}:*)"
     return _exactly(command)
 
 
