@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_SPLIT_BY_NOBODY = frozenset({"string", "word", "number", "raw_string", "test_operator"})
 _CHAINED = frozenset({"command", "redirected_statement", "pipeline", "test_command", "comment", "subshell"})
 
 
@@ -34,15 +35,14 @@ def odd_test(node: Node, variables: Variables) -> str:
             if operator in _NUMBER_TESTS and not (_plain_number(left) and _plain_number(right)):
                 return "its arithmetic is only known when it runs"
         return ""
-    quoted = 0
     pending = [child for child in node.children if child.is_named]
     while pending:
         operand = pending.pop()
         if operand.type in ("binary_expression", "unary_expression", "negated_command"):
             pending += operand.children
-        elif operand.type in ("string", "word", "number", "raw_string", "test_operator"):
-            quoted += 1
-        elif operand.is_named and text_of(operand) not in ("$#", "$?") and variables.of(operand) is None:
+        elif not operand.is_named or operand.type in _SPLIT_BY_NOBODY or text_of(operand) in ("$#", "$?"):
+            continue
+        elif variables.of(operand) is None:
             return "its test may become another one when it runs"
     return ""
 

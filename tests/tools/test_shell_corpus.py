@@ -15,7 +15,6 @@ from letta_code.tools.rules import Rules
 from letta_code.tools.shell import Bash, ShellPool
 
 CORPUS = Path(__file__).with_name("shell_corpus.yaml")
-MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan", "bypassPermissions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +37,16 @@ def cases() -> list[Case]:
         assert group["origin"]
         verdicts: dict[Mode, str] = {
             "default": default,
-            "acceptEdits": group.get("acceptEdits", default),
             "plan": group.get("plan", {"ask": "ask deny"}.get(default, default)).replace(
                 "any", "allow ask deny"
             ),
         }
+        accepting: dict[Mode, str] = {"acceptEdits": group.get("acceptEdits", default)}
         if "bypass" in group:
             verdicts["bypassPermissions"] = group["bypass"]
         for command in group["commands"]:
-            found.append(Case(command, sets[group["rules"]], group["name"], verdicts))
+            every = verdicts | accepting if ">" in command else verdicts  # elsewhere it is as by default
+            found.append(Case(command, sets[group["rules"]], group["name"], every))
     return found
 
 
