@@ -163,21 +163,25 @@ def chat(fault: Fault, way: Way, letta: Letta) -> list[str]:
     with place_of(fault, {**still, "optional": True}) as (server, url), ModelServer([still]) as near:
         environment = way.environment(url, fault) | other.environment(near.url)
         with Terminal(letta, environment, "-m", way.handle) as terminal:
-            terminal.until("›")
+            terminal.until(lambda text: _ready(text, 0))
             terminal.type(f"{PROMPT}\r")
-            terminal.until(lambda text: len(_TURN_ENDED.findall(text)) == 1)
+            terminal.until(lambda text: _ready(text, 1))
             wrong = requests_wrong(fault, server)
-            before = len(_TURN_ENDED.findall(terminal.text))
             if fault.place != "server":
                 terminal.type(f"/model {other.handle}\r")
-                terminal.until(lambda text: text.count(other.handle) > 1)
+                terminal.until(lambda text: text.count(other.handle) > 1 and _ready(text, 1))
             terminal.type(f"{STILL}\r")
-            terminal.until(lambda text: len(_TURN_ENDED.findall(text)) == before + 1)
+            terminal.until(lambda text: _ready(text, 2))
             terminal.type("\x04")
             code = terminal.left()
         wrong += [f"refused by the server: {said}" for said in server.violations + near.violations]
     wrong += [f"exit code {code}, not 0"] if code else []
     return wrong + _screen(fault, terminal.text)
+
+
+def _ready(text: str, turns: int) -> bool:
+    """Whether so many turns have ended and the chat waits for a line."""
+    return len(_TURN_ENDED.findall(text)) == turns and text.endswith("›")
 
 
 def _screen(fault: Fault, text: str) -> list[str]:
