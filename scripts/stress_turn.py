@@ -42,6 +42,7 @@ from tests.model_server import ModelServer  # noqa: E402
 _MODELS = ("anthropic/claude-sonnet-5-5", "openai/gpt-5.5", "vllm/scripted")
 _MARK = "LETTA_STRESS"
 _UNKNOWN = "its outcome is unknown"
+_CUT = "the request body is not a JSON object"  # of a process that was killed while it sent it
 _WAIT = 120.0  # seconds that a run may take
 
 
@@ -222,8 +223,9 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 def check_resumed(world: World, run: Run, left: Left, said: str) -> None:
     """What must hold once the run after a kill has sent its first request."""
-    if run.server.violations:
-        raise Broken(f"the provider refused: {run.server.violations}")
+    refused = [words for words in run.server.violations if not (run.process.returncode < 0 and words == _CUT)]
+    if refused:
+        raise Broken(f"the provider refused: {refused}")
     found = world.history()
     if left.history is None or found is None or not run.server.requests:
         return

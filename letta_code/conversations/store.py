@@ -254,9 +254,9 @@ class ConversationStore:
 
     def _opened(self, key: AgentKey, conversation_id: str, path: Path, lock: ExitStack) -> Conversation:
         lines = read_lines(path)
-        nothing = next(lines.records(), None) is None
         history = _folded(lines.records(), key, conversation_id)
         notes = [*lines.problems, *history.problems]
+        nothing = "kind" not in history.header and next(lines.records(), None) is None
         if empty := nothing and _is_empty(lines):
             history = History()
             notes = ["the transcript was empty: if there was something in it, it is lost"]
