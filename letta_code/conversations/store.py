@@ -360,7 +360,8 @@ def _header(key: AgentKey, conversation_id: str, cwd: str) -> Record:
 def _is_empty(lines: Lines) -> bool:
     """Whether nothing was ever recorded, or a power failure left only NULs of it."""
     start = lines.data.lstrip(b"\0\n")
-    return not start or (lines.sound == 0 and start.startswith(b'{"kind":"conversation"'))
+    header = b'{"kind":"conversation"'
+    return lines.sound == 0 and start[: len(header)] == header[: len(start)] or not start
 
 
 def _interruption(turn: Unfinished, header: Record) -> str:
