@@ -31,6 +31,7 @@ from letta_code.storage import private_folder
 from letta_code.tools.base import Workspace
 from letta_code.tools.keeping import Keeper, Kept
 from letta_code.tools.output import Spool
+from letta_code.tools.pacing import Paced
 from letta_code.tools.sandbox import is_first_inside
 
 GRACE = 2.0
@@ -43,8 +44,6 @@ commands of a nested `letta` carry the outer mark too, separated by a colon."""
 _ARGUMENT_LIMIT = 100_000  # bytes; Linux allows 131,072 for one argument
 _PIPE_CAPACITY = 1 << 20  # a pipe never holds more, so reading that much empties what was there
 _LOOK = 0.02  # seconds between two looks whether processes have ended
-_PROGRESS_PAUSE = 0.1  # seconds between two progress texts
-_PROGRESS_SIZE = 4_000  # characters of one; what overflows it is in the result
 
 # Variables that would send a command elsewhere than its words say: Git's choice of repository (set when
 # letta was started from a Git hook), and where a relative `cd` may land.
@@ -139,7 +138,7 @@ class Job:
         self.unread = Spool(workspace, "Bash")
         self._workspace = workspace
         self._loop = asyncio.get_running_loop()
-        self._progress = _Paced(progress, self._loop)
+        self._progress = Paced(progress, self._loop)
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._token = uuid.uuid4().hex
         self._script: Path | None = None
@@ -354,43 +353,6 @@ class Job:
             return self._token in process.environ().get(MARK, "")
         except (psutil.Error, OSError):
             return False  # another user's process
-
-
-class _Paced:
-    """Passes text on at once when it is rare, and in bounded pieces at intervals when it floods."""
-
-    def __init__(self, target: Callable[[str], None], loop: asyncio.AbstractEventLoop) -> None:
-        self._target = target
-        self._loop = loop
-        self._pending = ""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, text: str) -> None:
-        if not text:
-            return
-        self._pending = (self._pending + text[-2 * _PROGRESS_SIZE :])[-2 * _PROGRESS_SIZE :]
-        if self._timer is None:
-            self._emit()
-            self._timer = self._loop.call_later(_PROGRESS_PAUSE, self._tick)
-
-    def flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._emit()
-
-    def _tick(self) -> None:
-        self._timer = None
-        if self._pending:
-            self._emit()
-            self._timer = self._loop.call_later(_PROGRESS_PAUSE, self._tick)
-
-    def _emit(self) -> None:
-        text, self._pending = self._pending, ""
-        if len(text) > _PROGRESS_SIZE:
-            text = "…\n" + text[-_PROGRESS_SIZE:]
-        if text:
-            self._target(text)
 
 
 def _is_alive(process: psutil.Process) -> bool:
