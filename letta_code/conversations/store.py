@@ -361,7 +361,7 @@ def _is_empty(lines: Lines) -> bool:
     """Whether nothing was ever recorded, or a power failure left only NULs of it."""
     start = lines.data.lstrip(b"\0\n")
     header = b'{"kind":"conversation"'
-    return lines.sound == 0 and start[: len(header)] == header[: len(start)] or not start
+    return (lines.sound == 0 and start[: len(header)] == header[: len(start)]) or not start
 
 
 def _interruption(turn: Unfinished, header: Record) -> str:
