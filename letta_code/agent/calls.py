@@ -38,7 +38,7 @@ from letta_code.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from letta_code.memory.git.repository import MemoryRepository
-    from letta_code.tools.permissions import Policy
+    from letta_code.tools.permissions.policy import Policy
 
 _log = logging.getLogger(__name__)
 _SHOWN = 300  # characters of received arguments in an error

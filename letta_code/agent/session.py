@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from letta_code.agent.syncing import BackgroundSync
     from letta_code.agent.turn import Turn
     from letta_code.memory.git.repository import MemoryRepository
-    from letta_code.tools.permissions import Policy
+    from letta_code.tools.permissions.policy import Policy
 
 
 class Fallback:

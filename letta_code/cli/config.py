@@ -25,7 +25,7 @@ def get(
     ] = None,
 ) -> None:
     """Print one setting, or all of them. Keys of providers are masked."""
-    from letta_code.settings import get_value
+    from letta_code.settings.loading import get_value
 
     place: Place = ctx.obj
     value = get_value(place.paths, key or "")
@@ -48,7 +48,7 @@ def set_setting(
     ],
 ) -> None:
     """Change one setting."""
-    from letta_code.settings import set_value
+    from letta_code.settings.loading import set_value
 
     place: Place = ctx.obj
     if place.environment.get("LETTA_AGENT_ID") and key.split(".")[0] in ("memory", "permissions", "sandbox"):

@@ -97,7 +97,7 @@ def _settings(place: Place) -> Iterator[Finding]:
 
 
 def _sandbox(place: Place) -> Iterator[Finding]:
-    from letta_code.tools.sandbox import find_sandbox
+    from letta_code.tools.processes.sandbox import find_sandbox
 
     settings = place.settings()
     environment = {**place.environment, **settings.environment}

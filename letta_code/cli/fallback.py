@@ -11,7 +11,7 @@ from letta_code.cli.options import RunOptions
 from letta_code.cli.place import Place
 from letta_code.errors import LettaError, UsageError
 from letta_code.models.base import ModelInfo
-from letta_code.settings import Settings
+from letta_code.settings.loading import Settings
 
 
 def fallback_of(

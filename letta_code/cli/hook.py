@@ -56,7 +56,7 @@ def refuse_held(environment: Mapping[str, str], paths: Paths) -> None:
     """
     if not environment.get("LETTA_AGENT_ID"):
         return
-    from letta_code.settings import load_settings
+    from letta_code.settings.loading import load_settings
 
     if load_settings(paths).memory.review == "hold":
         raise UsageError(

@@ -14,7 +14,7 @@ from letta_code.paths import Paths
 if TYPE_CHECKING:
     from letta_code.agent.state import AgentState, AgentStore, ProjectStore
     from letta_code.conversations.store import ConversationStore
-    from letta_code.settings import Settings
+    from letta_code.settings.loading import Settings
 
 DEFAULT_AGENT = "letta"
 """The name of the agent that the first start creates."""
@@ -45,7 +45,7 @@ class Place:
 
     def settings(self) -> Settings:
         """The settings that hold here."""
-        from letta_code.settings import load_settings
+        from letta_code.settings.loading import load_settings
 
         return load_settings(self.paths, self.project)
 

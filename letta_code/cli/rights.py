@@ -9,8 +9,8 @@ from letta_code.cli.options import RunOptions
 from letta_code.cli.place import Place
 from letta_code.cli.show import label
 from letta_code.errors import UsageError
-from letta_code.settings import PermissionSettings
-from letta_code.tools.rules import Rule, Rules
+from letta_code.settings.loading import PermissionSettings
+from letta_code.tools.permissions.rules import Rule, Rules
 
 
 def rules_of(

@@ -14,8 +14,8 @@ from letta_code.cli.show import label, local_time
 from letta_code.errors import LettaError, UsageError
 
 if TYPE_CHECKING:
-    from letta_code.project_settings import ProjectSettings
-    from letta_code.trust import TrustStore
+    from letta_code.settings.project import ProjectSettings
+    from letta_code.settings.trust import TrustStore
 
 
 def trust_command(
@@ -31,8 +31,8 @@ def trust_command(
 
     Without it they can only tighten. A change of the files asks again.
     """
-    from letta_code.project_settings import read_project
-    from letta_code.trust import TrustStore
+    from letta_code.settings.project import read_project
+    from letta_code.settings.trust import TrustStore
 
     place: Place = ctx.obj
     store = TrustStore(place.paths)
@@ -76,7 +76,7 @@ def offer_trust(place: Place) -> None:
     Raises:
         LettaError: the settings cannot be read.
     """
-    from letta_code.trust import TrustStore
+    from letta_code.settings.trust import TrustStore
 
     found = place.settings().untrusted
     if found is None:
@@ -127,7 +127,7 @@ def shown(found: ProjectSettings) -> list[str]:
 
 
 def _list(store: TrustStore) -> None:
-    from letta_code.project_settings import read_project
+    from letta_code.settings.project import read_project
 
     for item in store.list():
         try:

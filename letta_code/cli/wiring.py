@@ -33,7 +33,7 @@ from letta_code.memory.git.review import count_held
 from letta_code.memory.prompt import PromptCache
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace, our_environment
-from letta_code.tools.permissions import Policy, mode_named
+from letta_code.tools.permissions.policy import Policy, mode_named
 from letta_code.tools.toolbox import build_toolbox
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from letta_code.agent.syncing import BackgroundSync
     from letta_code.frontends.host import Session as SessionView
     from letta_code.frontends.undo import Wish
-    from letta_code.tools.sandbox import Sandbox
+    from letta_code.tools.processes.sandbox import Sandbox
 
 
 def packaged_base_prompt() -> str:
@@ -237,7 +237,7 @@ class Workbench:
         settings, wanted = self._settings, self._options.sandbox
         if not (settings.sandbox.enabled if wanted is None else wanted):
             return None
-        from letta_code.tools.sandbox import find_sandbox
+        from letta_code.tools.processes.sandbox import find_sandbox
 
         environment = {**self._place.environment, **settings.environment}
         sandbox = find_sandbox(settings.sandbox, self._place.paths, environment, self._roots)

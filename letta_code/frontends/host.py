@@ -13,8 +13,8 @@ from letta_code.core.ids import AgentKey
 from letta_code.core.messages import ToolSpec
 from letta_code.core.tooling import Ask
 from letta_code.models.base import ModelInfo
-from letta_code.tools.permissions import StandingRule
-from letta_code.tools.sandbox import Sandbox
+from letta_code.tools.permissions.policy import StandingRule
+from letta_code.tools.processes.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from letta_code.agent.rewind import Rewound

@@ -25,7 +25,7 @@ from typing import Any, Literal, Self
 
 from letta_code.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED
 from letta_code.frontends.output import point_at_nothing
-from letta_code.tools.processes import end_all
+from letta_code.tools.processes.jobs import end_all
 
 EXIT_HANGUP = 129  # 128 + SIGHUP
 

@@ -21,7 +21,7 @@ from letta_code.models.catalog import DEFAULT_MODELS, LOCAL_PROVIDERS, model_inf
 from letta_code.models.endpoint import Endpoint, base_url
 from letta_code.models.local import listed_by_each, listed_models, served_window
 from letta_code.models.wire import idle_seconds, with_window
-from letta_code.settings import ProviderSettings, Settings
+from letta_code.settings.loading import ProviderSettings, Settings
 
 _DEFAULT_URLS = {
     "anthropic": "https://api.anthropic.com",

@@ -24,7 +24,7 @@ from letta_code.core.messages import ToolSpec
 from letta_code.core.tooling import Display, ToolKind, ToolOutput
 
 if TYPE_CHECKING:
-    from letta_code.tools.sandbox import Sandbox
+    from letta_code.tools.processes.sandbox import Sandbox
     from letta_code.tools.undoing import Undoing
 
 

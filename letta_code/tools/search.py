@@ -20,8 +20,8 @@ from letta_code.nofollow import open_folder
 from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
 from letta_code.tools.diskfile import failed, located, missing, show, show_name
 from letta_code.tools.globs import is_literal, matcher, split_prefix
+from letta_code.tools.permissions.sight import Seen, Sight, all_is_seen
 from letta_code.tools.searching import Scope, content_lines, counts, listing, scope_of
-from letta_code.tools.sight import Seen, Sight, all_is_seen
 
 GLOB_LIMIT = 200
 LS_LIMIT = 1_000

@@ -20,11 +20,11 @@ from letta_code.core.text import one_line
 from letta_code.core.tooling import CommandDisplay, PlainDisplay, ToolKind, ToolOutput
 from letta_code.errors import ToolError
 from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
-from letta_code.tools.keeping import Keeper
 from letta_code.tools.output import Spool
-from letta_code.tools.processes import Job, Survivor
+from letta_code.tools.processes.jobs import Job, Survivor
+from letta_code.tools.processes.keeping import Keeper
 from letta_code.tools.ripgrep import Ripgrep
-from letta_code.tools.shell_reading import only_reads
+from letta_code.tools.shell_code.reading import only_reads
 
 DEFAULT_TIMEOUT = 120_000
 """Milliseconds a foreground command may take."""

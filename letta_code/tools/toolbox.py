@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from letta_code.memory.git.repository import Author, MemoryRepository
-    from letta_code.tools.sight import Sight
+    from letta_code.tools.permissions.sight import Sight
 
 
 class Toolbox:
@@ -68,10 +68,10 @@ def build_toolbox(
     from letta_code.tools.memory_classic import CLASSIC
     from letta_code.tools.memory_patch import MemoryPatchTool
     from letta_code.tools.memory_writing import MemoryWriter
+    from letta_code.tools.permissions.sight import all_is_seen
     from letta_code.tools.search import LS, Glob, Grep
     from letta_code.tools.seen import SeenFiles
     from letta_code.tools.shell import Bash, BashOutput, KillShell, ShellPool
-    from letta_code.tools.sight import all_is_seen
     from letta_code.tools.todo import TodoWrite
 
     seen = SeenFiles()

@@ -23,8 +23,8 @@ from letta_code.memory.seed import default_files
 from letta_code.models.base import Completed, ModelInfo, ModelPart, ModelRequest, Price, TextPart
 from letta_code.paths import Paths
 from letta_code.tools.base import Arguments, Call, Tool, Workspace
-from letta_code.tools.permissions import Policy
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Policy
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.toolbox import Toolbox
 
 Step = Completed | ModelError | Exception | asyncio.Event

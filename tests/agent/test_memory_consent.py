@@ -17,8 +17,8 @@ from letta_code.memory.git.log import log
 from letta_code.memory.git.repository import Author
 from letta_code.memory.git.review import pending
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Mode, Policy
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Mode, Policy
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.toolbox import build_toolbox
 from tests.agent.support import Bench, Scripted, Step, asked, results, said
 

@@ -49,8 +49,8 @@ from letta_code.errors import ConversationError, UsageError
 from letta_code.frontends.signals import Ending, Patience
 from letta_code.frontends.undo import Wish
 from letta_code.models.base import ModelInfo
-from letta_code.tools.permissions import StandingRule
-from letta_code.tools.sandbox import Sandbox
+from letta_code.tools.permissions.policy import StandingRule
+from letta_code.tools.processes.sandbox import Sandbox
 from letta_code.undo.restore import Outcome
 
 AGENT = "agent-11111111-1111-4111-8111-111111111111"

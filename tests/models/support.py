@@ -13,7 +13,7 @@ from letta_code.core.messages import Message, Text, ToolResult, ToolSpec
 from letta_code.errors import ModelError
 from letta_code.models.base import Completed, Model, ModelPart, ModelRequest
 from letta_code.models.providers import open_model
-from letta_code.settings import Settings
+from letta_code.settings.loading import Settings
 from tests.model_server import Dialect, ModelServer, call, turn
 
 KEY = "sk-test-0123456789abcdef"

@@ -15,7 +15,7 @@ import pytest
 from letta_code.errors import ModelError
 from letta_code.models.failures import retry_after
 from letta_code.models.providers import open_model
-from letta_code.settings import Settings
+from letta_code.settings.loading import Settings
 from tests.models.support import ANTHROPIC, CHAT, KEY, RESPONSES, WAYS, Way, ask, failure, user
 
 ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.dialect)

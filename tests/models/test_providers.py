@@ -11,7 +11,7 @@ from letta_code.models.base import Dialect
 from letta_code.models.catalog import known_models, model_info
 from letta_code.models.endpoint import base_url
 from letta_code.models.providers import discover, open_model, resolve
-from letta_code.settings import ProviderSettings, Settings
+from letta_code.settings.loading import ProviderSettings, Settings
 from tests.model_server import ModelServer, turn
 from tests.models.support import ask, user
 

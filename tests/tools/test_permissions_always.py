@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from letta_code.errors import UsageError
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Policy
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Policy
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.shell import Bash, ShellPool
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Mode, Policy, Verdict
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Mode, Policy, Verdict
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.shell import Bash, ShellPool
 
 GIT_CD_HEAD = Rules(allow=("Bash(cd:*)", "Bash(git *)", "Bash(head:*)"), deny=("Bash(rm *)",))

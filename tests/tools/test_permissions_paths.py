@@ -10,8 +10,8 @@ import pytest
 from letta_code.core.tooling import ToolKind, ToolOutput
 from letta_code.errors import UsageError
 from letta_code.tools.base import Access, Arguments, Call, Tool, Workspace
-from letta_code.tools.permissions import Mode, Policy, Verdict
-from letta_code.tools.rules import Rule, Rules
+from letta_code.tools.permissions.policy import Mode, Policy, Verdict
+from letta_code.tools.permissions.rules import Rule, Rules
 from letta_code.tools.shell import Bash, ShellPool
 
 

@@ -14,8 +14,8 @@ from letta_code.core.messages import Text
 from letta_code.tools.base import Call, Tool, Workspace
 from letta_code.tools.edit import Edit
 from letta_code.tools.files import Read, Write
-from letta_code.tools.permissions import Mode, Policy, Verdict
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Mode, Policy, Verdict
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.search import LS, Glob, Grep
 from letta_code.tools.seen import SeenFiles
 from letta_code.tools.shell import Bash, ShellPool

@@ -18,8 +18,8 @@ from letta_code.nofollow import folder_of, open_folder, read_bytes
 from letta_code.tools.base import Arguments, Call, Tool, Workspace
 from letta_code.tools.edit import Edit
 from letta_code.tools.files import Read, Write
-from letta_code.tools.permissions import Mode, Policy
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Mode, Policy
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.search import LS, Glob, Grep
 from letta_code.tools.seen import SeenFiles
 
@@ -91,7 +91,7 @@ async def test_a24_a_link_that_changes_after_the_question_is_not_followed(bench:
     assert "leads elsewhere" in text
     assert sorted(os.listdir(bench.outside)) == ["f"]
     bench.point("real")
-    assert "leads elsewhere" not in await bench.call(name, **CALLS[name])
+    assert "leads elsewhere" not in await bench.call(name, lambda: None, **CALLS[name])
 
 
 @pytest.mark.parametrize("swapped", ["p/real", "p/real/f"])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Mode, Policy, Verdict
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Mode, Policy, Verdict
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.shell import Bash, ShellPool
 
 INSIDE = r"""
@@ -311,7 +311,7 @@ def test_odd_names_are_judged_without_an_error(place: Place, command: str) -> No
 
 def test_permissions_load_neither_the_parser_nor_argument_classes() -> None:
     code = (
-        "import sys, letta_code.tools.permissions; "
+        "import sys, letta_code.tools.permissions.policy; "
         "print([name for name in ('tree_sitter', 'tree_sitter_bash', 'pydantic') if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"

@@ -12,7 +12,7 @@ import pytest
 
 from letta_code.core.messages import Text
 from letta_code.tools.base import Call, Workspace
-from letta_code.tools.processes import end_all
+from letta_code.tools.processes.jobs import end_all
 from letta_code.tools.shell import Bash, BashArguments, ShellPool
 
 ROOT = Path(__file__).resolve().parents[2]

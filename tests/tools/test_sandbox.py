@@ -23,9 +23,9 @@ from letta_code.core.messages import Text
 from letta_code.core.tooling import CommandDisplay, ToolOutput
 from letta_code.errors import ToolError
 from letta_code.paths import Paths
-from letta_code.settings import SandboxSettings
+from letta_code.settings.loading import SandboxSettings
 from letta_code.tools.base import Call, Workspace
-from letta_code.tools.sandbox import Sandbox, find_sandbox
+from letta_code.tools.processes.sandbox import Sandbox, find_sandbox
 from letta_code.tools.shell import Bash, BashOutput, KillShell, ShellPool
 
 WAIT = 20.0  # seconds; only a deadline for what should happen at once

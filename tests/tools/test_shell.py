@@ -16,7 +16,7 @@ from letta_code.core.messages import Text
 from letta_code.core.tooling import CommandDisplay, ToolOutput
 from letta_code.errors import ToolError
 from letta_code.tools.base import Call, Workspace, compact_schema
-from letta_code.tools.processes import child_environment
+from letta_code.tools.processes.jobs import child_environment
 from letta_code.tools.shell import Bash, BashOutput, KillShell, ShellPool
 
 WAIT = 20.0  # seconds; only a deadline for what should happen at once

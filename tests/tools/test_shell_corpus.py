@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Mode, Policy
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Mode, Policy
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.shell import Bash, ShellPool
 
 CORPUS = Path(__file__).with_name("shell_corpus.yaml")

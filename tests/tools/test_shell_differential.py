@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from letta_code.tools.base import Workspace
-from letta_code.tools.permissions import Policy
-from letta_code.tools.rules import Rules
+from letta_code.tools.permissions.policy import Policy
+from letta_code.tools.permissions.rules import Rules
 from letta_code.tools.shell import Bash, ShellPool
 
 CANARY = "canary-of-a-secret"

@@ -1,6 +1,6 @@
 """What a search leaves out of its result: files whose content the model should not come across unasked.
 
-Why a file is left out is judged by `path_permissions`; here it is applied and told.
+Why a file is left out is judged by `paths`; here it is applied and told.
 """
 
 from __future__ import annotations

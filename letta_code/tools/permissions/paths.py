@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING
 from letta_code.core.text import one_line
 from letta_code.errors import UsageError
 from letta_code.paths import Paths
-from letta_code.tools.protection import OwnFolders, obeyed, other_names, our_project_settings, secret
-from letta_code.tools.rules import Rule
-from letta_code.tools.verdicts import ALLOW, Kind, Standing, Verdict, by_rule, planning
+from letta_code.tools.permissions.protection import (
+    OwnFolders,
+    obeyed,
+    other_names,
+    our_project_settings,
+    secret,
+)
+from letta_code.tools.permissions.rules import Rule
+from letta_code.tools.permissions.verdicts import ALLOW, Kind, Standing, Verdict, by_rule, planning
 
 if TYPE_CHECKING:
     from letta_code.tools.base import Workspace
-    from letta_code.tools.sight import LeftOut
+    from letta_code.tools.permissions.sight import LeftOut
 
 
 class PathJudge:

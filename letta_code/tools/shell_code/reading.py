@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from letta_code.tools.shell_filters import OPERAND, awk_reads, jq_reads, sed_reads, split
-from letta_code.tools.shell_syntax import ShellCode, SimpleCommand, parse
-from letta_code.tools.shell_words import Word
+from letta_code.tools.shell_code.filters import OPERAND, awk_reads, jq_reads, sed_reads, split
+from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand, parse
+from letta_code.tools.shell_code.words import Word
 
 _ANY_ARGUMENTS = frozenset(
     {

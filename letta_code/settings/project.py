@@ -17,7 +17,7 @@ from typing import Any
 from letta_code.errors import UsageError
 from letta_code.nofollow import read_bytes
 from letta_code.paths import project_settings
-from letta_code.settings_file import environment, parsed, section, text, words
+from letta_code.settings.file import environment, parsed, section, text, words
 
 _LARGEST = 1_000_000  # bytes; what is larger is no settings file
 _MODES = ("default", "acceptEdits", "plan")

@@ -1,8 +1,7 @@
 """May a shell command run? Judged part by part: each simple command, each redirection, and the files that
 its words may name. What is not understood asks; what destroys asks in every mode.
 
-Parsing is `shell_syntax`, what only reads is `shell_reading`, what destroys `destructive`, which files words
-name `shell_paths`; files are judged by `path_permissions`.
+What a command would do is read by `shell_code`; files are judged by `paths`.
 """
 
 from __future__ import annotations
@@ -16,15 +15,22 @@ from typing import TYPE_CHECKING
 
 from letta_code.core.text import one_line
 from letta_code.errors import UsageError
-from letta_code.tools.destructive import destruction
-from letta_code.tools.path_permissions import PathJudge, resolved
-from letta_code.tools.rules import Rule
-from letta_code.tools.shell_paths import MOST, Places, candidates, hands_over_names, listed, unknown_names
-from letta_code.tools.shell_reach import TooMany, brings_a_repository, reached
-from letta_code.tools.shell_reading import exposed, is_sink, reads
-from letta_code.tools.shell_syntax import Redirect, ShellCode, SimpleCommand, parse
-from letta_code.tools.shell_wrappers import base_name
-from letta_code.tools.verdicts import ALLOW, Kind, Standing, Verdict, planning, strictest
+from letta_code.tools.permissions.paths import PathJudge, resolved
+from letta_code.tools.permissions.rules import Rule
+from letta_code.tools.permissions.verdicts import ALLOW, Kind, Standing, Verdict, planning, strictest
+from letta_code.tools.shell_code.destructive import destruction
+from letta_code.tools.shell_code.paths import (
+    MOST,
+    Places,
+    candidates,
+    hands_over_names,
+    listed,
+    unknown_names,
+)
+from letta_code.tools.shell_code.reach import TooMany, brings_a_repository, reached
+from letta_code.tools.shell_code.reading import exposed, is_sink, reads
+from letta_code.tools.shell_code.syntax import Redirect, ShellCode, SimpleCommand, parse
+from letta_code.tools.shell_code.wrappers import base_name
 
 if TYPE_CHECKING:
     from letta_code.tools.base import Workspace

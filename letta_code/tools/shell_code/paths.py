@@ -14,8 +14,8 @@ from glob import iglob
 from itertools import islice
 from pathlib import Path
 
-from letta_code.tools.shell_syntax import ShellCode, SimpleCommand
-from letta_code.tools.shell_wrappers import base_name
+from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand
+from letta_code.tools.shell_code.wrappers import base_name
 
 MOST = 2_000
 """Paths of one command that are looked at; a command with more is asked about."""

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 from letta_code.core.text import one_line
 from letta_code.errors import StorageError, ToolError
 from letta_code.storage import private_folder
-from letta_code.tools.sandbox_git import GitParts, git_parts
+from letta_code.tools.processes.sandbox_git import GitParts, git_parts
 
 if TYPE_CHECKING:  # the argument classes load pydantic
     from letta_code.paths import Paths
-    from letta_code.settings import SandboxSettings
+    from letta_code.settings.loading import SandboxSettings
     from letta_code.tools.base import Workspace
 
 _PROBE_SECONDS = 10.0

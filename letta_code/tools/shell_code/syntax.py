@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from letta_code.tools.shell_shapes import entered_first, odd_test
-from letta_code.tools.shell_trust import doubt, odd_characters
-from letta_code.tools.shell_words import Variables, Word, expanded, parser, text_of, used_variables, word
-from letta_code.tools.shell_wrappers import HARMLESS_FOR_A_COMMAND, WRAPPERS, base_name, set_by_env
+from letta_code.tools.shell_code.shapes import entered_first, odd_test
+from letta_code.tools.shell_code.trust import doubt, odd_characters
+from letta_code.tools.shell_code.words import Variables, Word, expanded, parser, text_of, used_variables, word
+from letta_code.tools.shell_code.wrappers import HARMLESS_FOR_A_COMMAND, WRAPPERS, base_name, set_by_env
 
 if TYPE_CHECKING:
     from tree_sitter import Node

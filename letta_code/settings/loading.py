@@ -12,7 +12,7 @@ Code already have.
      "sandbox": {"enabled": false, "network": true, "write": []},
      "providers": {"openai": {"api_key": "…", "base_url": "…"}}}
 
-Only the person's own file counts in full. A project's files (`project_settings`) may tighten, and loosen
+Only the person's own file counts in full. A project's files (`project`) may tighten, and loosen
 only when the person trusts them; no model, key or address is ever taken from them. Keys that we do not know
 are left alone.
 """
@@ -27,10 +27,10 @@ from typing import Any, Literal
 
 from letta_code.errors import StorageError, UsageError
 from letta_code.paths import Paths
-from letta_code.project_settings import Loosening, ProjectSettings, read_project
-from letta_code.settings_file import environment, parsed, section, text, words
+from letta_code.settings.file import environment, parsed, section, text, words
+from letta_code.settings.project import Loosening, ProjectSettings, read_project
+from letta_code.settings.trust import TrustStore
 from letta_code.storage import write_atomically
-from letta_code.trust import TrustStore
 
 MODES = ("default", "acceptEdits", "plan", "bypassPermissions")
 

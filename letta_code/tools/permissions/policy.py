@@ -1,7 +1,7 @@
 """May this call run? Judged by mode, rules and what the call would touch; nobody is asked here.
 
 Deny beats ask beats allow. This program's own folders are closed in every mode. What a call touches is
-judged by `path_permissions` and `command_permissions`; which files are special is `protection`.
+judged by `paths` and `commands`; which files are special is `protection`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from letta_code.errors import UsageError
-from letta_code.tools.command_permissions import CommandJudge
-from letta_code.tools.path_permissions import PathJudge, naming
-from letta_code.tools.rules import Rule, Rules, parse_rules
-from letta_code.tools.verdicts import ALLOW, Mode, Standing, Verdict, by_rule, planning, strictest
+from letta_code.tools.permissions.commands import CommandJudge
+from letta_code.tools.permissions.paths import PathJudge, naming
+from letta_code.tools.permissions.rules import Rule, Rules, parse_rules
+from letta_code.tools.permissions.verdicts import ALLOW, Mode, Standing, Verdict, by_rule, planning, strictest
 
 if TYPE_CHECKING:  # the argument classes load pydantic
     from letta_code.tools.base import Access, Arguments, Tool, Workspace
-    from letta_code.tools.sight import LeftOut
+    from letta_code.tools.permissions.sight import LeftOut
 
 __all__ = ["Mode", "Policy", "StandingRule", "Verdict", "mode_named"]
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from letta_code.paths import Paths
-from letta_code.tools.verdicts import Kind
+from letta_code.tools.permissions.verdicts import Kind
 
 # Secrets ------------------------------------------------------------------------------------------
 

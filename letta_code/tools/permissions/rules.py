@@ -18,9 +18,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from letta_code.errors import UsageError
-from letta_code.tools.shell_syntax import SimpleCommand
-from letta_code.tools.shell_words import Word
-from letta_code.tools.shell_wrappers import base_name
+from letta_code.tools.shell_code.syntax import SimpleCommand
+from letta_code.tools.shell_code.words import Word
+from letta_code.tools.shell_code.wrappers import normalised
 
 _SYNTAX = re.compile(r"([A-Za-z_][A-Za-z0-9_*-]*)(?:\((.+)\))?\Z", re.DOTALL)
 _ALIASES = {
@@ -108,18 +108,6 @@ class Rules:
 def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
     """Every rule parsed. Raises `UsageError` for the first bad one."""
     return tuple(Rule.parse(text) for text in texts)
-
-
-def normalised(argv: tuple[Word, ...]) -> tuple[Word, ...]:
-    """`argv` with the program's bare name and without Git's options before the subcommand, so that
-    `/usr/bin/git -C x push` is `git push`."""
-    name = base_name(argv[0] or "")
-    rest = list(argv[1:])
-    if name == "git":
-        while rest and rest[0] is not None and rest[0].startswith("-"):
-            takes_value = rest[0] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
-            rest = rest[2:] if takes_value else rest[1:]
-    return (name, *rest)
 
 
 def _words(pattern: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from letta_code.tools.shell_words import Variables, text_of, word
+from letta_code.tools.shell_code.words import Variables, text_of, word
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from letta_code.tools.shell_words import Word
+from letta_code.tools.shell_code.words import Word
 
 HARMLESS_FOR_A_COMMAND = frozenset({"LC_ALL", "LANG", "LANGUAGE", "TZ", "NO_COLOR", "LC_COLLATE", "LC_CTYPE"})
 """Variables that may be set for one command."""
@@ -14,6 +14,18 @@ HARMLESS_FOR_A_COMMAND = frozenset({"LC_ALL", "LANG", "LANGUAGE", "TZ", "NO_COLO
 def base_name(name: str) -> str:
     """The program's name without its folder."""
     return name.rsplit("/", 1)[-1]
+
+
+def normalised(argv: tuple[Word, ...]) -> tuple[Word, ...]:
+    """`argv` with the program's bare name and without Git's options before the subcommand, so that
+    `/usr/bin/git -C x push` is `git push`."""
+    name = base_name(argv[0] or "")
+    rest = list(argv[1:])
+    if name == "git":
+        while rest and rest[0] is not None and rest[0].startswith("-"):
+            takes_value = rest[0] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
+            rest = rest[2:] if takes_value else rest[1:]
+    return (name, *rest)
 
 
 Found = list[tuple[Word, ...]] | None

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from letta_code.tools.shell_paths import Places, candidates, under
-from letta_code.tools.shell_syntax import ShellCode, SimpleCommand
-from letta_code.tools.shell_wrappers import base_name
+from letta_code.tools.shell_code.paths import Places, candidates, under
+from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand
+from letta_code.tools.shell_code.wrappers import base_name
 
 MOST_ENTRIES = 20_000
 """Files and folders that are listed for one command; where there are more it is asked about."""

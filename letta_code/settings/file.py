@@ -1,6 +1,6 @@
 """One settings file as JSON: reading values out of it, with errors that name the file and the value.
 
-Which files there are and what they may decide is `settings` (the person's own) and `project_settings`.
+Which files there are and what they may decide is `loading` (the person's own) and `project`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a judgement is: the modes, a verdict, and the rules that stand while a session lives.
 
-Shared by the judges of paths (`path_permissions`), of commands (`command_permissions`) and of whole calls
+Shared by the judges of paths (`paths`), of commands (`commands`) and of whole calls
 (`permissions`). Nothing is judged here.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from letta_code.tools.rules import Rule
+from letta_code.tools.permissions.rules import Rule
 
 Mode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
 Kind = Literal["read", "write"]

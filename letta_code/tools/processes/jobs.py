@@ -29,10 +29,10 @@ from letta_code.core.text import one_line, well_formed
 from letta_code.errors import StorageError, ToolError
 from letta_code.storage import private_folder
 from letta_code.tools.base import Workspace
-from letta_code.tools.keeping import Keeper, Kept
 from letta_code.tools.output import Spool
 from letta_code.tools.pacing import Paced
-from letta_code.tools.sandbox import is_first_inside
+from letta_code.tools.processes.keeping import Keeper, Kept
+from letta_code.tools.processes.sandbox import is_first_inside
 
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""

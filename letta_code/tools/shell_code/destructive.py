@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from letta_code.tools.rules import normalised
-from letta_code.tools.shell_reading import is_sink, reads
-from letta_code.tools.shell_syntax import ShellCode, SimpleCommand, parse
-from letta_code.tools.shell_words import Word
-from letta_code.tools.shell_wrappers import base_name
+from letta_code.tools.shell_code.reading import is_sink, reads
+from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand, parse
+from letta_code.tools.shell_code.words import Word
+from letta_code.tools.shell_code.wrappers import base_name, normalised
 
 _ALWAYS = re.compile(
     r"mkfs.*|mke2fs|mkswap|fdisk|sfdisk|parted|wipefs|shred|halt|poweroff|reboot|shutdown|killall|pkill"
@@ -46,7 +45,7 @@ _RUN_OTHERS = re.compile(
     r"|chrt|taskset|docker|podman|kubectl|systemd-run|tmux|screen|proot|firejail|at|batch|env|sudo|doas"
     r"|xargs|find|bwrap|npx|uv|poetry|pipenv|direnv"
 )
-"""Programs that run what stands in their words, in a way that `shell_wrappers` does not know."""
+"""Programs that run what stands in their words, in a way that `wrappers` does not know."""
 
 _FETCHERS = re.compile(r"curl|wget|fetch|aria2c")
 _SHELLS = re.compile(r"(?:ba|da|z|k|c|tc|fi)?sh|eval|source|\.")

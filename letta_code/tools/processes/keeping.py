@@ -147,7 +147,7 @@ class Keeper:
 
     def _open(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        with theirs, as_file(files("letta_code.tools").joinpath("keeper.py")) as program:
+        with theirs, as_file(files("letta_code.tools.processes").joinpath("keeper.py")) as program:
             words = [sys.executable, "-I", "-S", str(program)]
             descriptors = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0), *_NOWHERE]
             # Not `subprocess`, whose objects complain when they are not waited for.

@@ -1,0 +1,1 @@
+"""What the person set, what comes with a project, and which folders they trust."""
