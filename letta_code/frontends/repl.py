@@ -162,7 +162,7 @@ class Chat:
         self._ahead.collect()
         self._console.print(question(request))
         offered = bool(request.rule)
-        keys = "1 once · 2 always · 3 no" if offered else "1 once · 3 no"
+        keys = "1 once · 2 always · 3 no" if offered else "1 once · 2 no"
         prompt: PromptSession[str] = PromptSession()
         while True:
             try:
@@ -195,14 +195,15 @@ class Chat:
 
 
 def parse_answer(answer: str, offered: bool) -> Decision | None:
-    """What an answer means; None: ask again. Words after "3" or "n" are the reason."""
+    """What an answer means; None: ask again. Words after a no are the reason. Where "always" is not offered,
+    2 and 3 are both no."""
     word, _, rest = answer.partition(" ")
     match word.lower():
         case "1" | "y" | "yes":
             return Decision("once") if not rest else None
         case "2" | "a" | "always" if offered:
             return Decision("always") if not rest else None
-        case "3" | "n" | "no":
+        case "2" | "3" | "n" | "no":
             return Decision("deny", rest.strip())
         case _:
             return None

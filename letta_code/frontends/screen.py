@@ -4,7 +4,7 @@ words not yet printed, and whether they are void."""
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -36,42 +36,48 @@ from letta_code.frontends.output import plain_text
 
 @dataclass(slots=True)
 class Stream:
-    """Markdown as it arrives, given out in blocks that will not change any more."""
+    """Markdown as it arrives, given out in blocks that will not change any more: a block ends after a blank
+    line outside a fence, when no list or quote goes on behind it. Looks at every character once."""
 
-    rest: str = ""
+    _lines: list[str] = field(default_factory=list)
+    _line: list[str] = field(default_factory=list)  # the pieces of the line that has not ended
+    _fence: str = ""
+    _after_blank: bool = False
 
     def feed(self, text: str) -> str:
         """Take `text`; returns the finished blocks, or nothing yet."""
-        self.rest += text
-        cut = _stable_end(self.rest)
-        finished, self.rest = self.rest[:cut], self.rest[cut:]
-        return finished
+        finished: list[str] = []
+        for piece in text.splitlines(keepends=True):
+            self._line.append(piece)
+            if self._after_blank and piece.strip():
+                self._after_blank = False
+                if not _continues(self._line[0]):
+                    finished += self._lines
+                    self._lines.clear()
+            if piece.endswith("\n"):
+                self._end_line()
+        return "".join(finished)
 
     def flush(self) -> str:
         """What is left."""
-        finished, self.rest = self.rest, ""
-        return finished
+        rest = "".join((*self._lines, *self._line))
+        self._lines.clear()
+        self._line.clear()
+        self._fence, self._after_blank = "", False
+        return rest
 
-
-def _stable_end(text: str) -> int:
-    """Where the last finished block ends: after a blank line outside a fence that no list or quote goes
-    on behind. Without one: 0."""
-    end = position = 0
-    fence = ""
-    blank = False
-    for line in text.splitlines(keepends=True):
+    def _end_line(self) -> None:
+        line = "".join(self._line)
+        self._line.clear()
+        self._lines.append(line)
         stripped = line.strip()
-        if blank and not fence and position and stripped and not _continues(line):
-            end = position
         if stripped.startswith(("```", "~~~")):
             mark = stripped[0] * (len(stripped) - len(stripped.lstrip(stripped[0])))
-            if not fence:
-                fence = mark
-            elif stripped == mark and mark.startswith(fence):
-                fence = ""
-        position += len(line)
-        blank = line.endswith("\n") and not stripped
-    return end
+            if not self._fence:
+                self._fence = mark
+            elif stripped == mark and mark.startswith(self._fence):
+                self._fence = ""
+        self._after_blank = not stripped and not self._fence
 
 
 def _continues(line: str) -> bool:

@@ -149,7 +149,7 @@ def test_h02_destructive_commands_that_were_allowed_are_taken_back_in_the_chat(l
     with ModelServer(script) as server, chat(asking(letta, server)) as terminal:
         for number, command in enumerate(DESTRUCTIVE, 1):
             terminal.type(f"clean up {number}\r")
-            terminal.until(times("1 once · 3 no", number))
+            terminal.until(times("1 once · 2 no", number))
             terminal.type("1\r")
             terminal.until(f"Cleaned {number}.")
             assert contents(letta.project) != before, command
