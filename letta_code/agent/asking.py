@@ -39,6 +39,10 @@ class Refused(LettaError):
     """The model refused to answer."""
 
 
+class NoAnswer(LettaError):
+    """The model answered without a word and without a call."""
+
+
 @dataclass(slots=True)
 class _Shown:
     """What deltas showed of the answer that is arriving."""
@@ -71,12 +75,13 @@ class Asking:
         return "" if self._fallback is None else self._session.model.info.handle
 
     async def answer(self, step: int, request: ModelRequest) -> Completed | None:
-        """The whole answer to `request`; None when the fallback has just taken over, which wants a request
-        of its own.
+        """The whole answer to `request`, its message as it is recorded; None when the fallback has just
+        taken over, which wants a request of its own. An answer that says and asks nothing is asked for once
+        more.
 
         Raises:
-            ModelError: no model could be had. Refused: it refused. StorageError: what was shown of a
-                broken answer cannot be recorded.
+            ModelError: no model could be had. Refused: it refused. NoAnswer: it answered nothing.
+            StorageError: what was shown of a broken answer cannot be recorded.
         """
         attempt = 0
         empty = False
@@ -94,12 +99,14 @@ class Asking:
                 self._emit(Retrying(attempt, wait, error.message))
                 await asyncio.sleep(wait)
                 continue
-            if kept(completed.message) is None and completed.stop not in CUT_OFF and not empty:
-                empty = True
-                self._emit(Retrying(attempt + 1, 0.0, _EMPTY))
-                continue
-            self.unfinished = ""
-            return completed
+            message = kept(completed.message)
+            if message is not None:
+                self.unfinished = ""
+                return replace(completed, message=message)
+            if empty or completed.stop in CUT_OFF:
+                raise _no_answer(completed)
+            empty = True
+            self._emit(Retrying(attempt + 1, 0.0, _EMPTY))
 
     async def _streamed(self, step: int, request: ModelRequest) -> Completed:
         shown = _Shown()
@@ -177,8 +184,8 @@ class Asking:
 
 
 def kept(message: Message) -> Message | None:
-    """The message as it is recorded: no empty text, no lone surrogates; None when it says and asks
-    nothing (reasoning alone is no answer)."""
+    """`message` without empty text and lone surrogates; None when it says and asks nothing (reasoning alone
+    is no answer)."""
     blocks: list[Block] = []
     for block in message.blocks:
         if isinstance(block, Text):
@@ -189,6 +196,19 @@ def kept(message: Message) -> Message | None:
     if not any(isinstance(block, Text | ToolCall) for block in blocks):
         return None
     return replace(message, role="assistant", blocks=tuple(blocks), origin="agent", reminder=0)
+
+
+def _no_answer(completed: Completed) -> NoAnswer:
+    if completed.stop == "max_tokens":
+        return NoAnswer(
+            "the model reached its output limit before it said anything", "ask for less at once, or go on"
+        )
+    if completed.stop == "context_full":
+        return NoAnswer(
+            "the model's context window was full before it said anything",
+            "start a new conversation (letta --new, in a chat /new), or use a model with a larger window",
+        )
+    return NoAnswer(_EMPTY, "say it another way, or choose another model")
 
 
 def _why(error: BaseException) -> str:

@@ -35,12 +35,8 @@ class Reminder:
         agent_id: str,
         conversation_id: str,
         memory: MemoryNotes | None = None,
-        interruption: str = "",
     ) -> None:
-        """`interruption` is what the next message tells of a turn that a crash ended."""
         self.memory = memory
-        self._untold = interruption
-        self._last = ""
         self._workspace = workspace
         self._agent_id = agent_id
         self._conversation_id = conversation_id
@@ -55,7 +51,7 @@ class Reminder:
     ) -> str:
         """The reminder for the next message; "" when nothing changed. `first`: the conversation is new,
         so the project's own instructions go along. `messages` is the conversation so far, `window` the
-        model's (tokens; 0: not known), `news` what an undo did since the last message."""
+        model's (tokens; 0: not known), `news` what else happened since the last message."""
         opening = not self._told
         facts = self._facts(datetime.now().astimezone())
         lines = [f"{name}: {value}" for name, value in facts.items() if self._told.get(name) != value]
@@ -65,9 +61,6 @@ class Reminder:
         parts = [escaped("\n".join(lines), "system-reminder")] if lines else []
         if first and (instructions := project_instructions(self._workspace.project)):
             parts.append(escaped(instructions, "system-reminder"))
-        self._last, self._untold = self._untold, ""
-        if self._last:
-            parts.append(self._last)
         parts += [escaped(item, "system-reminder") for item in news]
         if self.memory is not None:
             parts += self.memory.parts(messages, window)
@@ -79,7 +72,6 @@ class Reminder:
     def forget(self) -> None:
         """What was told did not reach the conversation: tell it again."""
         self._told = {}
-        self._untold = self._last
         if self.memory is not None:
             self.memory.forget()
 
@@ -96,21 +88,25 @@ class Reminder:
         return facts if self.memory is None else facts | self.memory.facts()
 
 
-def interruption(conversation: Conversation) -> str:
-    """What the model is told of the last turn when the program died in it; "" when it did not."""
-    turn = conversation.interrupted
-    if turn is None:
-        return ""
-    after = f"after {turn.steps} completed step{'' if turn.steps == 1 else 's'}"
+def news_of(conversation: Conversation) -> list[str]:
+    """What the next message tells the model of the conversation: a last turn that did not come to its end,
+    and what undos did."""
+    history = conversation.history
     if conversation.running_elsewhere:
-        return (
-            f"This conversation is a copy of {conversation.forked_from}, made in the middle of a turn, "
-            f"{after}. That turn may go on there and change the same files: check before you repeat it."
+        ending = (
+            f"This conversation is a copy of {conversation.forked_from}, made in the middle of a turn. "
+            "That turn may go on there and change the same files: check before you repeat it."
         )
-    return (
-        f"The previous turn was cut off {after}: the program was stopped, not by the person's choice. "
-        "Results whose outcome is unknown may have happened: check before you repeat them."
-    )
+    elif history.unfinished is not None:
+        ending = (
+            "The previous turn was cut off: the program was stopped, not by the person's choice. "
+            "Results whose outcome is unknown may have happened: check before you repeat them."
+        )
+    elif history.interrupted:
+        ending = "The previous turn was interrupted before it came to its end."
+    else:
+        return history.news
+    return [ending, *history.news]
 
 
 def project_instructions(project: Path) -> str:

@@ -18,9 +18,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from letta_code.agent.asking import CUT_OFF, Asking, Refused, kept
+from letta_code.agent.asking import CUT_OFF, Asking, NoAnswer, Refused
 from letta_code.agent.calls import CallRunner
 from letta_code.agent.prompting import Prepared, visible_messages
+from letta_code.agent.reminder import news_of
 from letta_code.conversations.history import Sent, Update
 from letta_code.core.events import (
     Event,
@@ -149,6 +150,7 @@ class Turn:
         if started:
             error = self._close_journal("error" if error is not None else status, error) or error
         else:
+            self._session.reminder.forget()
             conversation = self._session.conversation
             self._emit(TurnStarted(conversation.id, conversation.turns, ""))
         return status, error
@@ -157,7 +159,7 @@ class Turn:
         session = self._session
         history = session.conversation.history
         reminder = await session.reminder.text(
-            not history.entries, history.messages, session.model.info.window, history.news
+            not history.entries, history.messages, session.model.info.window, news_of(session.conversation)
         )
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)
@@ -210,20 +212,19 @@ class Turn:
         """Make one step and commit it; returns whether the model waits for results."""
         session = self._session
         prepared, request, completed = await self._answered(step)
-        message = kept(completed.message)
+        message = completed.message
         update = None if prepared.update is None else Update(new_message_id(), prepared.update)
         digest = hashlib.sha256("\0".join(request.system).encode()).hexdigest()
         asking = self._asking
         sent = Sent(prepared.key, asking.model.info.handle, digest, update, asking.instead_of)
         conversation = session.conversation
         message_id = conversation.add_answer(step, message, completed.stop, completed.usage, sent)
-        if message is not None:
-            self._totals.text = message.text
-            self._emit(MessageDone(message_id, message))
-        self._tell(completed, message)
-        calls = () if message is None else message.tool_calls
+        self._totals.text = message.text
+        self._emit(MessageDone(message_id, message))
+        self._tell(completed)
+        calls = message.tool_calls
         finished = True
-        if calls and message is not None:
+        if calls:
             cut = message.blocks[-1] if completed.stop in CUT_OFF else None
             finished = await self._run(calls, cut if isinstance(cut, ToolCall) else None, prepared.key.seen)
         conversation.commit_step()
@@ -266,7 +267,7 @@ class Turn:
             if completed is not None:
                 return prepared, request, completed
 
-    def _tell(self, completed: Completed, message: Message | None) -> None:
+    def _tell(self, completed: Completed) -> None:
         for note in completed.notes:
             if note not in self._warned:
                 self._warned.add(note)
@@ -275,8 +276,6 @@ class Turn:
             self._emit(Notice("warning", "The answer reached the model's output limit and was cut off."))
         elif completed.stop == "context_full":
             self._emit(Notice("warning", "The answer filled the model's context window and was cut off."))
-        elif message is None:
-            self._emit(Notice("warning", "The model answered nothing."))
 
     async def _run(self, calls: tuple[ToolCall, ...], cut: ToolCall | None, known: str) -> bool:
         """Answer all calls; returns False when the person interrupted."""
@@ -306,6 +305,8 @@ def _turn_error(problem: LettaError) -> TurnError:
         kind, retryable = str(problem.kind), problem.retryable
     elif isinstance(problem, Refused):
         kind, retryable = "refusal", False
+    elif isinstance(problem, NoAnswer):
+        kind, retryable = "no_answer", False
     else:
         kind, retryable = type(problem).__name__.removesuffix("Error").lower(), False
     return TurnError(kind, problem.message, problem.hint, retryable, problem.exit_code)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from letta_code.agent.memory_notes import MemoryNotes
 from letta_code.agent.projects import ProjectRegister, project_of
 from letta_code.agent.prompting import Prompts
-from letta_code.agent.reminder import Reminder, interruption
+from letta_code.agent.reminder import Reminder
 from letta_code.agent.retry import RetryPolicy
 from letta_code.agent.session import Session
 from letta_code.agent.skills import available_skills
@@ -350,7 +350,6 @@ class Workbench:
                 agent.id,
                 conversation.id,
                 MemoryNotes(repository, project, self._settings.memory.budget),
-                interruption(conversation),
             ),
             skills=available_skills(place.paths, place.project, repository.snapshot()),
             retry=RetryPolicy.from_environment(place.environment),

@@ -146,7 +146,7 @@ class History:
         self._told: dict[int, list[str]] = {}  # turn → the news that its input told
         self._gone: dict[int, int] = {}  # turn without messages → the turn after which an undo took them
         self._inputs: dict[int, int] = {}  # turn → index of its input in `entries`
-        self._open: int | None = None  # the turn that has begun and not ended
+        self._ends: dict[int, str] = {}  # turn → how it ended
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -170,13 +170,20 @@ class History:
         return [step for step in steps if self._gone.get(step.turn, last.turn) >= last.turn]
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the last turn of the conversation was interrupted, and its end is on record."""
+        turn = self._last_turn
+        return turn is not None and self._ends.get(turn) == "interrupted"
+
+    @property
     def unfinished(self) -> Unfinished | None:
-        """The last turn, when its end is not on record."""
-        if self._open is None:
+        """The last turn of the conversation, when its end is not on record."""
+        turn = self._last_turn
+        if turn is None or turn in self._ends:
             return None
-        index = self._inputs.get(self._open)
-        asked = "" if index is None else _words(self.entries[index].message)
-        steps = sum(step.turn == self._open for step in self.steps)
+        index = self._inputs.get(turn)
+        asked = "" if index is None else self.entries[index].message.text
+        steps = sum(step.turn == turn for step in self.steps)
         pending = self.pending
         calls = pending.message.tool_calls if pending is not None and pending.message is not None else ()
         unknown = [
@@ -184,25 +191,30 @@ class History:
             for call in calls
             if pending is not None and call.id in pending.started and call.id not in pending.results
         ]
-        return Unfinished(self._open, asked, steps, tuple(unknown))
+        return Unfinished(turn, asked, steps, tuple(unknown))
+
+    @property
+    def _last_turn(self) -> int | None:
+        if self.pending is not None:
+            return int(self.pending.record["turn"])
+        return self.entries[-1].turn if self.entries else None
 
     def apply(self, record: Record) -> None:
         """Take the next record, or note that it makes no sense."""
         try:
             self.take(record)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             self.problems.append(f"a damaged {record.get('kind')!r} record was left out")
 
     def take(self, record: Record) -> None:
-        """Take the next record; raises `ValueError`, `KeyError` or `TypeError` when it makes no sense."""
+        """Take the next record; raises one of the errors of wrong values when it makes no sense."""
         match record["kind"]:
             case "step":
                 self._commit(record)
             case "assistant":
                 message = None if record["message"] is None else load_message(record["message"])
                 sent = _sent(record["sent"])
-                self._open = int(record["turn"])
-                self.turns = max(self.turns, self._open)
+                self.turns = max(self.turns, int(record["turn"]))
                 self.pending = Pending(record, message, sent)
             case "started":
                 if self.pending is not None:
@@ -217,12 +229,10 @@ class History:
                 )
                 self.turns = max(self.turns, entry.turn)
                 self.pending = None
-                self._open = entry.turn
                 self._told[entry.turn], self.news = self.news, []
                 self._inputs[entry.turn] = len(self.entries)
                 self.entries.append(entry)
             case "turn":
-                self.turns = max(self.turns, int(record["turn"]))
                 self._end(record)
             case "partial":
                 self.partials.append(_partial(record, len(self.entries)))
@@ -242,16 +252,16 @@ class History:
         if pending is None or pending.record["id"] != record["assistant"]:
             raise ValueError("the answer of this step is missing")
         self.pending = None
-        self._open = None  # an answer that calls nothing is the turn's last
         answer = pending.record
         turn, at, sent = int(answer["turn"]), str(record["at"]), pending.sent
         if sent.update is not None:
             self.entries.append(Entry(sent.update.id, at, turn, sent.update.message))
         carried = len(self.entries)
+        self._ends[turn] = "success"  # an answer that calls nothing is the turn's last
         if pending.message is not None:
             self.entries.append(Entry(answer["id"], str(answer["at"]), turn, pending.message))
             if pending.message.tool_calls:
-                self._open = turn
+                self._ends.pop(turn, None)
                 self.entries.append(Entry(record["results"], at, turn, self.results_message(pending)))
         usage = Usage(**answer["usage"])
         step = Step(turn, int(answer["step"]), at, sent, str(answer["stop"]), usage, self.extra, carried)
@@ -264,24 +274,26 @@ class History:
         return Message("tool", tuple(_result(pending, call.id) for call in calls), "harness")
 
     def _end(self, record: Record) -> None:
+        turn, status = int(record["turn"]), str(record["status"])
+        self.turns = max(self.turns, turn)
         self.pending = None
-        self._open = None
-        index = self._inputs.get(int(record["turn"]))
+        self._ends[turn] = status
+        index = self._inputs.get(turn)
         if record.get("dropped") and index is not None and index == len(self.entries) - 1:
             del self.entries[index]
-            self.news[:0] = self._told.pop(int(record["turn"]), [])
+            self.news[:0] = self._told.pop(turn, [])
             self.partials = [replace(item, before=min(item.before, index)) for item in self.partials]
 
     def _undo(self, record: Record) -> None:
-        turns = {int(turn) for turn in record["turns"]}
+        turns, note = {int(turn) for turn in record["turns"]}, str(record["note"])
         self.turns = max(self.turns, int(record["turn"]))
         self._gone |= {turn: self.turns for turn in turns if turn not in self._gone}
         for turn in sorted(turns, reverse=True):
             self.news[:0] = self._told.pop(turn, [])
-        if record["note"]:
-            self.news.append(str(record["note"]))
+        if note:
+            self.news.append(note)
         if turns:
-            self.pending, self._open = None, None
+            self.pending = None
             kept = [index for index, entry in enumerate(self.entries) if entry.turn not in turns]
             place = {index: place for place, index in enumerate(kept)}
             self._inputs = {turn: place[at] for turn, at in self._inputs.items() if at in place}
@@ -291,11 +303,6 @@ class History:
                 if item.turn not in turns
             ]
             self.entries = [self.entries[index] for index in kept]
-
-
-def _words(message: Message) -> str:
-    """What the person said, without the reminder."""
-    return "\n".join(block.text for block in message.blocks[message.reminder :] if isinstance(block, Text))
 
 
 def _result(pending: Pending, call_id: str) -> ToolResult:

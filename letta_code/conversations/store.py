@@ -70,8 +70,8 @@ class Conversation:
 
     @property
     def running_elsewhere(self) -> bool:
-        """Whether the interrupted turn was copied from a conversation that another process had open."""
-        turn = self.interrupted
+        """Whether the unfinished turn was copied from a conversation that another process had open."""
+        turn = self.history.unfinished
         return turn is not None and turn.turn == running_turn(self.history.header)
 
     @property
@@ -270,8 +270,10 @@ class ConversationStore:
             conversation._add(_header(key, conversation_id, ""), sync=True)
         elif lines.torn:
             notes.append("the last line of the transcript was torn (a crash or a full disk) and was cut off")
-        conversation.interrupted = history.unfinished
+        unfinished = history.unfinished
         conversation.recover()
+        if history.unfinished is not None:  # a last answer may have lacked its checkpoint only
+            conversation.interrupted = unfinished
         if conversation.interrupted is not None:
             notes.append(_interruption(conversation.interrupted, history.header))
         conversation.recovered = tuple(notes)

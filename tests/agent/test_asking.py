@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from letta_code.core.events import (
     TextDelta,
     TurnDone,
 )
-from letta_code.core.messages import Message, Thinking, Usage
+from letta_code.core.messages import Message, Text, Thinking, Usage
 from letta_code.errors import ModelError, UsageError
 from letta_code.memory.git.repository import Author
 from letta_code.models.base import Completed, Model
@@ -271,3 +272,65 @@ def test_c15_silence_is_not_sat_out_six_times() -> None:
     assert RetryPolicy().wait(silent, 2) > 0
     with pytest.raises(ModelError):
         RetryPolicy().wait(silent, 3)
+
+
+# What the model is told of earlier turns ----------------------------------------------------------
+
+INTERRUPTED = "The previous turn was interrupted before it came to its end."
+CUT_OFF = "The previous turn was cut off: the program was stopped"
+
+
+async def test_d06_an_interrupted_turn_is_told_once_and_again_when_that_leaves(bench: Bench) -> None:
+    started = asyncio.Event()
+    refused = said("no", stop="refusal")
+    model = Scripted([said("one"), started, refused, said("two"), said("three"), said("four")])
+    session = bench.session(model)
+    await bench.turn(session, "first")
+    turn = session.turn("second", bench.ask)
+    async for event in turn.events():
+        if isinstance(event, TextDelta):
+            turn.cancel()
+    await bench.turn(session, "dropped")
+    for words in ("third", "fourth"):
+        await bench.turn(session, words)
+        assert [str(message).count(INTERRUPTED) for message in model.requests[-1].messages[:4]] == [
+            0,
+            0,
+            0,
+            1,
+        ]
+        assert str(model.requests[-1].messages).count(INTERRUPTED) == 1
+    session.conversation.undo((4, 5), "")
+    await bench.turn(session, "fifth")
+    assert str(model.requests[-1].messages[-1]).count(INTERRUPTED) == 1
+    await session.close()
+
+
+async def test_d06_a_turn_that_a_crash_ended_is_told_once_also_when_that_input_is_dropped(
+    bench: Bench,
+) -> None:
+    session = bench.session(Scripted([]))
+    session.conversation.begin_turn(Message("user", (Text("first"),)))
+    await session.close()
+    model = Scripted([said("no", stop="refusal"), said("two"), said("three")])
+    for words in ("dropped", "second", "third"):
+        again = bench.session(model, session.conversation.id)
+        await bench.turn(again, words)
+        await again.close()
+    assert [str(request.messages).count(CUT_OFF) for request in model.requests] == [1, 1, 1]
+
+
+async def test_d06_a_last_answer_that_lacks_its_checkpoint_only_is_no_interruption(bench: Bench) -> None:
+    session = bench.session(Scripted([said("one")]))
+    await bench.turn(session, "first")
+    await session.close()
+    path = bench.paths.conversation(bench.state.key, session.conversation.id)
+    lines = path.read_bytes().splitlines(keepends=True)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    path.write_bytes(b"".join(lines[: kinds.index("step")]))
+    model = Scripted([said("two")])
+    again = bench.session(model, session.conversation.id)
+    assert (again.conversation.interrupted, again.conversation.recovered) == (None, ())
+    await bench.turn(again, "second")
+    await again.close()
+    assert CUT_OFF not in str(model.requests[0].messages)

@@ -271,11 +271,17 @@ async def test_an_answer_cut_by_the_limit_is_kept_and_its_last_call_is_not_run(b
 
 
 @pytest.mark.parametrize("blocks", [(), (Text(" "),), (Thinking("hm", "anthropic", "model"),)])
-async def test_an_empty_answer_is_asked_for_once_more(bench: Bench, blocks: tuple[Text, ...]) -> None:
-    empty = Completed(Message("assistant", blocks, "agent"), Usage(), "end_turn")
+async def test_an_empty_answer_is_asked_for_once_more_and_is_no_success(
+    bench: Bench, blocks: tuple[Text, ...]
+) -> None:
+    empty = Completed(Message("assistant", blocks, "agent"), Usage(1, 2), "end_turn")
     session = bench.session(Scripted([empty, empty, empty, said("on")]))
     events = await bench.turn(session)
-    assert any(isinstance(event, Notice) for event in events)
+    last = done(events)
+    assert last.error is not None
+    assert (last.status, last.error.kind, last.error.retryable) == ("error", "no_answer", False)
+    assert (last.error.message, last.error.exit_code) == ("the model answered nothing", 1)
+    assert (last.text, last.steps, last.usage) == ("", 0, Usage(2, 4))
     assert not any(isinstance(event, MessageDone) for event in events)
     assert [message.role for message in session.conversation.messages] == ["user"]
     assert done(await bench.turn(session)).text == "on"

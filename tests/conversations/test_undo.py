@@ -92,3 +92,27 @@ def test_whichever_turns_leave_what_is_left_is_a_conversation(steps: list[str | 
         assert said(history) == [str(turn) for turn in left]
         assert_valid(history.messages)
         assert {step.turn for step in history.present_steps} == set(left)
+
+
+def test_damaged_records_are_left_out_whole(tmp_path: Path) -> None:
+    store = ConversationStore(paths(tmp_path))
+    conversation = store.create(KEY, tmp_path)
+    a_turn(conversation, "one")
+    conversation.close()
+    path = paths(tmp_path).conversation(KEY, conversation.id)
+    whole = path.read_bytes()
+    before = store.read(conversation.id, KEY)
+    for damaged in (
+        b'{"kind":"undo","turn":1,"turns":[1]}',
+        b'{"kind":"undo","turn":1,"turns":7,"note":""}',
+        b'{"kind":"undo","turn":Infinity,"turns":[],"note":""}',
+        b'{"kind":"turn","turn":Infinity,"status":"success"}',
+        b'{"kind":"turn","turn":1}',
+        b'{"kind":"partial","turn":1,"text":"x"}',
+        b'{"kind":"of the future","turn":1}',
+    ):
+        path.write_bytes(whole + damaged + b"\n")
+        after = store.read(conversation.id, KEY)
+        assert len(after.problems) == 1, damaged
+        assert (after.entries, after.present_steps, after.partials) == (before.entries, before.steps, [])
+        assert (after.turns, after.unfinished, after.last_prompt) == (1, None, before.last_prompt)

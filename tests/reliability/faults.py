@@ -253,15 +253,14 @@ def _answers() -> list[Fault]:
     no = turn("I will not do that.", stop="refusal")
     return [
         Fault("an empty answer, once", (turn(), turn(ANSWER)), Answered(), 2),
-        Fault("empty answers", (turn(), turn()), Answered("", "answered nothing"), 2),
+        Fault("empty answers", (turn(), turn()), Told("answered nothing"), 2),
+        Fault("empty answers, after a step", (turn("", look), turn(), turn()), Told("nothing"), 3, results=1),
         Fault("a blank answer, once", (turn(" \n "), turn(ANSWER)), Answered(), 2),
         Fault("reasoning only, once", (thought, turn(ANSWER)), Answered(), 2),
-        Fault("reasoning only", (thought, thought), Answered("", "answered nothing"), 2),
+        Fault("reasoning only", (thought, thought), Told("answered nothing"), 2),
         Fault("output limit in the text", (long,), Answered("So far the", "output limit"), 1),
         Fault("output limit in a call", (cut, turn(ANSWER)), Answered(ANSWER, "output limit"), 2, results=2),
-        Fault(
-            "output limit in a thought", ({**thought, "stop": "max_tokens"},), Answered("", "output limit"), 1
-        ),
+        Fault("output limit in a thought", ({**thought, "stop": "max_tokens"},), Told("output limit"), 1),
         Fault("a refusal", (no,), Told("refused"), 1, kept=False),
         Fault("a refusal, after a step", (turn("", look), no), Told("refused"), 2, results=1),
         Fault(
