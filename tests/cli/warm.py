@@ -127,7 +127,7 @@ def _tell(running: dict[int, socket.socket]) -> None:
         child, status = os.waitpid(-1, os.WNOHANG)
         if not child:
             return
-        with running.pop(child) as connection, contextlib.suppress(BrokenPipeError):
+        with running.pop(child) as connection, contextlib.suppress(OSError):
             connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
 
 

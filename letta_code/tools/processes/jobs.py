@@ -205,11 +205,13 @@ class Job:
         return keeper.start(words, self._workspace.project, environment, output)
 
     def _on_news(self) -> None:
-        """Hear what the keeper says."""
+        """Hear what the keeper says. Every look at `_kept` may take in its last words, so the end is looked
+        for first: the status came before it."""
+        over = self._kept.gone or self._kept.lost
         if self._kept.status is not None and not self._exited.done():
             self._forget_script()
             self._exited.set_result(None)
-        if self._kept.gone or self._kept.lost:
+        if over:
             self._stop_listening()
 
     def _stop_listening(self) -> None:
@@ -264,6 +266,7 @@ class Job:
     @property
     def exit_code(self) -> int | None:
         """The command's exit code, 128 + signal when a signal ended it, None while it runs."""
+        self._on_news()
         code = self._kept.status
         return code if code is None or code >= 0 else 128 - code
 
@@ -279,9 +282,11 @@ class Job:
     def survivors(self) -> tuple[Survivor, ...]:
         """Living processes of this job, beside nothing when it is over."""
         members = self._members()
+        self._on_news()
         if self._workspace.sandbox is not None:
             members = [process for process in members if not is_first_inside(process.pid)]
-        return tuple(Survivor(process.pid, _describe(process)) for process in members)
+        described = ((process.pid, _describe(process)) for process in members)
+        return tuple(Survivor(pid, command) for pid, command in described if command is not None)
 
     def release(self) -> None:
         """Stop reading: nothing of the job is left that could print. If something is, the keeper ends it."""
@@ -301,6 +306,7 @@ class Job:
                 await asyncio.sleep(_LOOK)
         finally:
             self.kill_now()
+        self._on_news()
         await asyncio.wait({self._exited}, timeout=1)
         self.release()
 
@@ -377,8 +383,10 @@ def _send(processes: list[psutil.Process], number: signal.Signals) -> None:
             continue  # it is gone, or another user's (sudo)
 
 
-def _describe(process: psutil.Process) -> str:
+def _describe(process: psutil.Process) -> str | None:
     try:
         return one_line(" ".join(process.cmdline()) or process.name())
+    except psutil.NoSuchProcess:
+        return None
     except psutil.Error:
         return "?"
