@@ -190,6 +190,8 @@ class Workbench:
 
         store = self._place.agents()
         names = {state.name for state in store.list()}
+        if DEFAULT_AGENT in names and not self._options.new_agent:  # another process made it at this moment
+            return store.find(DEFAULT_AGENT)
         name, number = DEFAULT_AGENT, 1
         while name in names:
             number += 1
