@@ -90,12 +90,14 @@ class Session:
         before, self.model = self.model, model
         return before
 
-    async def close(self) -> None:
-        """End background processes, close the model and the conversation. Safe to call twice."""
+    async def close(self) -> tuple[str, ...]:
+        """End background processes, close the model and the conversation; one line for each command that was
+        ended so. Safe to call twice."""
         try:
-            await self.toolbox.close()
+            ended = await self.toolbox.close()
             await self.model.close()
             if self.fallback is not None:
                 await self.fallback.close()
+            return ended
         finally:
             self.conversation.close()

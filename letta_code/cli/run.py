@@ -73,6 +73,7 @@ def _one_shot(options: RunOptions, place: Place) -> int:
 async def _answered(options: RunOptions, place: Place, prompt: str, ending: Ending) -> int:
     from letta_code.cli.wiring import Workbench
     from letta_code.frontends.oneshot import run_oneshot
+    from letta_code.frontends.output import Output, plain_text
     from letta_code.frontends.stream_json import run_stream_json
 
     session = await Workbench(place, options, _say).open()
@@ -86,7 +87,9 @@ async def _answered(options: RunOptions, place: Place, prompt: str, ending: Endi
         return code
     finally:
         ending.closing(code)
-        await session.close()
+        err = Output(sys.stderr, ending.writable)
+        for line in await session.close():
+            err.line(plain_text(line))
 
 
 def _chat(options: RunOptions, place: Place) -> int:

@@ -151,8 +151,8 @@ class Session(Protocol):
         """Begin a turn with the person's words."""
         ...
 
-    async def close(self) -> None:
-        """Stop background processes and release the conversation."""
+    async def close(self) -> Sequence[str]:
+        """Stop background processes and release the conversation; a line for the person about each one."""
         ...
 
 

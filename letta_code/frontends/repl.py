@@ -41,7 +41,7 @@ async def run_chat(host: Host, session: Session, first_prompt: str | None, endin
         return code
     finally:
         ending.closing(code)
-        await chat.session.close()
+        await chat.close(chat.session)
 
 
 class Chat:
@@ -121,7 +121,12 @@ class Chat:
         if opened is not self.session:
             opened.policy.set_mode(self.session.policy.mode)
             before, self.session = self.session, opened
-            await before.close()
+            await self.close(before)
+
+    async def close(self, session: Session) -> None:
+        """Close a session and say which commands that ended."""
+        for line in await session.close():
+            self._console.print(plain_text(line), style="dim", markup=False)
 
     def _mode(self) -> str:
         """What the input line says of the permission mode."""

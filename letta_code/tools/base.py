@@ -180,8 +180,9 @@ class Tool(ABC, Generic[ArgumentsT]):
             ToolError: refused or failed, in words the model can act on.
         """
 
-    async def close(self) -> None:
-        """Free what the tool holds (background processes)."""
+    async def close(self) -> tuple[str, ...]:
+        """Free what the tool holds (background processes); lines for the person about what that ended."""
+        return ()
 
 
 @cache

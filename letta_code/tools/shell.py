@@ -234,9 +234,9 @@ class Bash(Tool[BashArguments]):
             notes.append(f"The working directory {self._workspace.project} no longer exists.")
         return _result(arguments.command, output, notes, job.exit_code if done else None, failed=not done)
 
-    async def close(self) -> None:
+    async def close(self) -> tuple[str, ...]:
         """End what commands left running, and the keeper."""
-        await self._shells.close()
+        return await self._shells.close()
 
 
 def _result(command: str, output: Spool, notes: list[str], code: int | None, *, failed: bool) -> ToolOutput:

@@ -35,10 +35,9 @@ class Toolbox:
         """The tool of this name, or None."""
         return self._tools.get(name)
 
-    async def close(self) -> None:
-        """Free what the tools hold (background processes)."""
-        for tool in self._tools.values():
-            await tool.close()
+    async def close(self) -> tuple[str, ...]:
+        """Free what the tools hold (background processes); lines for the person about what that ended."""
+        return tuple([line for tool in self._tools.values() for line in await tool.close()])
 
 
 def build_toolbox(

@@ -250,11 +250,12 @@ class Session:
     def turn(self, text: str, ask: Ask) -> Turn:
         return Turn(self.scene, text, ask)
 
-    async def close(self) -> None:
+    async def close(self) -> Sequence[str]:
         if self.scene == "unclosing":
             await asyncio.create_subprocess_exec("sleep", "1000")
             await asyncio.Event().wait()
         sys.stderr.write(f"closed {self.conversation.id}\n")
+        return [f"stopped background command of {self.conversation.id}"]
 
 
 class Host:

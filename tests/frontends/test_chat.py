@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from letta_code.core.tooling import Decision
+from letta_code.frontends.repl import parse_answer
 from tests.frontends.terminal import FAKE, Terminal
 
 
@@ -57,6 +59,13 @@ def test_f11_every_spelling_of_a_newline_is_one(open_chat: Callable[..., Termina
     chat = open_chat("echo")
     chat.type(f"one{newline}two\r")
     chat.until(r"you said 'one\ntwo'")
+
+
+def test_where_always_is_not_offered_the_answers_are_one_and_two() -> None:
+    assert parse_answer("2 not now", offered=False) == Decision("deny", "not now")
+    assert parse_answer("3", offered=False) == Decision("deny")
+    assert parse_answer("2", offered=True) == Decision("always")
+    assert parse_answer("a", offered=False) is None
 
 
 def test_f12_the_caret_is_on_the_right_cell_among_wide_characters(open_chat: Callable[..., Terminal]) -> None:
@@ -124,7 +133,7 @@ def test_slash_commands(open_chat: Callable[..., Terminal], tmp_path: Path) -> N
         ("/model fake/two", "the next request goes to fake/two"),
         ("/resume", "Fix totals"),
         ("/resume conv-9", "no such conversation: conv-9"),
-        ("/resume conv-3", "closed conv-1"),
+        ("/resume conv-3", "stopped background command of conv-1"),
         ("/new", "closed conv-3"),
         ("/memory", "aaaaaaaaaa"),
         ("/context", "system 2,000 tokens"),
