@@ -55,7 +55,7 @@ def sleeper(letta: Letta) -> Letta:
 @pytest.fixture
 def served(sleeper: Letta) -> Iterator[ModelServer]:
     script = [
-        turn("I run it.", call("Bash", command=NASTY), when={"contains": "go"}),
+        turn("I run it.", call("Bash", command=NASTY), when={"contains": "stay with it"}),
         turn("Done.", call("Bash", command=NASTY.rpartition(";")[0]), when={"contains": "leave it"}),
         turn("That is all.", repeat=True),
     ]
@@ -77,7 +77,7 @@ def served(sleeper: Letta) -> Iterator[ModelServer]:
 def test_b05_no_process_outlives_a_run(
     sleeper: Letta, served: ModelServer, numbers: tuple[signal.Signals, ...], code: int
 ) -> None:
-    with sleeper.start("-p", *MODEL, "--permission-mode", "bypassPermissions", "go") as process:
+    with sleeper.start("-p", *MODEL, "--permission-mode", "bypassPermissions", "stay with it") as process:
         pids = noted(sleeper, 6)
         assert all(map(alive, pids))
         for number in numbers:
