@@ -44,4 +44,4 @@ async def test_shown_5_after_kill_9_the_model_is_told_that_the_outcome_is_unknow
 def test_shown_2_after_random_kills_nothing_is_lost_or_repeated_and_the_turn_is_finished(
     tmp_path: Path,
 ) -> None:
-    assert len(one_conversation(tmp_path, random.Random(7), 3)) == 3
+    assert len(one_conversation(tmp_path, random.Random(7), 2)) == 2

@@ -88,8 +88,7 @@ def test_b05_no_process_outlives_a_run(
     while code == -9 and any(map(alive, pids)):  # the keeper ends them: nobody waits for that
         os.sched_yield()
     assert not any(map(alive, pids))
-    with sleeper.start("-p", "-c", *MODEL, "again") as again:
-        assert again.communicate(timeout=WAIT)[0] == b"That is all.\n"
+    assert sleeper("-p", "-c", *MODEL, "again").out == "That is all.\n"
     assert served.violations == []
     results = [text for text in _results(served) if "nterrupted" in text or "unknown" in text]
     assert len(results) == 1
@@ -98,6 +97,7 @@ def test_b05_no_process_outlives_a_run(
 def test_f06_a_run_ends_though_background_processes_do_not(sleeper: Letta, served: ModelServer) -> None:
     done = sleeper("-p", *MODEL, "--permission-mode", "bypassPermissions", "leave it")
     assert done.out == "That is all.\n", done.err
+    assert "stopped background command bash_1: " in done.err
     assert not any(map(alive, noted(sleeper, 5)))
     assert any("Still running as bash_1" in text for text in _results(served))
 

@@ -12,9 +12,9 @@ from tests.reliability.soak import Soak
 
 async def test_turns_with_faults_and_interrupts_leave_nothing_behind(tmp_path: Path) -> None:
     with ScriptedServer() as server:
-        soak = Soak(Sessions(fresh(tmp_path)), server, conversations=3, length=20)
+        soak = Soak(Sessions(fresh(tmp_path)), server, conversations=3, length=10)
         await soak.run()
-    assert soak.played == 60
+    assert soak.played == 30
     assert soak.faults
     assert soak.interrupts
     first, *_, last = soak.samples

@@ -3,6 +3,8 @@ mode, and what kind of file it is."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +43,8 @@ class PathJudge:
         leads. Without `secrets` it does not matter whether the file holds some."""
         try:
             path = given.resolve()
+            if path.resolve() != path:  # Python 3.11 drops a loop of links that ".." follows: "loop/../a"
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         except (OSError, RuntimeError, ValueError):
             return Verdict("ask", f"{one_line(str(given))} cannot be resolved")
         verdict = self._judged(tool, kind, path, given, secrets)
@@ -177,7 +181,7 @@ def rule_for(tool: str, path: Path, below: str = "") -> str:
 def resolved(path: Path) -> Path:
     """Where `path` leads; itself when that cannot be told (a loop of links names no file)."""
     try:
-        return path.resolve()
+        return path.resolve().resolve()  # twice, as in judge
     except (OSError, RuntimeError, ValueError):
         return path
 

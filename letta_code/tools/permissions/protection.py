@@ -46,7 +46,7 @@ def secret(path: Path) -> bool:
 _OBEYED_IN_HOME = (
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc"),
     *(".zprofile", ".zshenv", ".zlogin", ".zlogout", ".config/fish", ".gitconfig", ".config/git", ".ssh"),
-    *(".config/autostart", ".config/systemd", "Library/LaunchAgents", ".claude", ".pythonstartup"),
+    *(".config/autostart", ".config/systemd", "Library/LaunchAgents", ".pythonstartup"),
 )
 _OBEYED_FOLDERS = {
     ".git": "inside a Git folder",
@@ -54,6 +54,7 @@ _OBEYED_FOLDERS = {
     ".idea": "a file that an editor obeys",
     ".husky": "a file that runs with Git's commands",
     ".devcontainer": "a file that an editor obeys",
+    ".claude": "a file that another agent obeys",
 }
 _OBEYED_NAMES = {
     ".envrc": "a file that direnv runs",

@@ -111,7 +111,10 @@ def candidates(simple: SimpleCommand) -> list[str]:
 
 def listed(simple: SimpleCommand) -> list[str]:
     """The same for what its unknown words may be; globs in it stand for file names."""
-    return [] if base_name(simple.argv[0] or "") in _NO_PATHS else _with_parts(list(simple.choices))
+    words = list(simple.choices)
+    if base_name(simple.argv[0] or "") in _NO_PATHS:  # the shell itself looks for the names of a glob
+        words = [part for part in words if re.search(r"[*?\[]", part)]
+    return _with_parts(words)
 
 
 def _with_parts(words: list[str]) -> list[str]:

@@ -178,7 +178,8 @@ def _date(arguments: list[str]) -> bool:
 
 
 def _file(arguments: list[str]) -> bool:
-    return not any(re.match(r"-[A-Za-z]*C|--c", part) for part in arguments)
+    """Without compiling, and without magic files, whose lines it prints in errors."""
+    return not any(re.match(r"-[A-Za-z]*[Cm]|--[cm]", part) for part in arguments)
 
 
 def _ps(arguments: list[str]) -> bool:
@@ -211,12 +212,14 @@ def _git(arguments: list[str]) -> bool:
     if not rest:
         return False
     name, options = rest[0], rest[1:]
+    if any("%G" in part or "%(signature" in part for part in options):
+        return False  # it runs the program that checks signatures
     for part in options:
         start = part.split("=", 1)[0]
         if len(start) > 2 and start.startswith("--") and any(bad.startswith(start) for bad in _GIT_ACTS):
             return False
     if name == "grep":
-        return not any(re.match(r"-[a-zA-Z]*O", part) for part in options)
+        return not any(re.match(r"-[a-zA-Z]*O|--no-|--unt", part) for part in options)
     if name in _GIT_READS:
         return True
     if name in ("branch", "tag"):
@@ -226,7 +229,7 @@ def _git(arguments: list[str]) -> bool:
     if name == "reflog":
         return options[:1] == ["show"] or all(part.startswith("-") for part in options)
     if name == "config" and any(
-        re.search(r"header|token|passw|secret|helper", part, re.I) for part in options
+        re.search(r"header|token|passw|secret|helper|--(?:re|u|sh)", part, re.I) for part in options
     ):
         return False
     return bool(options) and options[0] in _GIT_SUBCOMMANDS.get(name, ())
