@@ -31,7 +31,9 @@ def test_every_letta_command_of_the_readme_runs(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     subprocess.run(["git", "init", "-q", str(project)], check=True)
-    with ModelServer([{"text": "Done.", "repeat": True}]) as server:
+    haiku = {"name": "Write", "arguments": {"file_path": "haiku.txt", "content": "old pond\n"}}
+    script = [{"when": {"contains": "haiku"}, "tool_calls": [haiku]}, {"text": "Done.", "repeat": True}]
+    with ModelServer(script) as server:
         environment = {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(tmp_path),
