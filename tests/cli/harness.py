@@ -1,6 +1,6 @@
 """Runs the real `letta` with its own home: in a process of its own, or in this one, which is much cheaper.
 
-A `Letta` that is called forks a warm process (`warm`); `command` and `start` begin with a new interpreter.
+A `Letta` that is called or started forks a warm process (`warm`); `command` begins with a new interpreter.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -40,6 +42,111 @@ class Done:
     def json(self) -> Any:
         """What it printed, decoded."""
         return json.loads(self.out)
+
+
+class Running:
+    """A program in a process that the warm server forked: what tests need of a `Popen`.
+
+    Standard output and error are pipes to read from, unless `stdout` says where output goes; `terminal` is a
+    descriptor that becomes all three streams and the controlling terminal.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        program: str = "letta_code.__main__",
+        stdin: int | None = None,
+        stdout: int | None = None,
+        terminal: int | None = None,
+    ) -> None:
+        request = {
+            "program": program,
+            "words": words,
+            "environment": environment,
+            "folder": str(folder),
+            "terminal": terminal is not None,
+        }
+        self.stdout: BinaryIO | None = None
+        self.stderr: BinaryIO | None = None
+        self.returncode: int | None = None
+        self._door = socket.socket(socket.AF_UNIX)
+        self._door.connect(warm_server())
+        with contextlib.ExitStack() as ours:
+            if terminal is not None:
+                streams = [terminal] * 3
+            else:
+                if stdin is None:
+                    stdin = ours.enter_context(open(os.devnull, "rb")).fileno()
+                if stdout is None:
+                    self.stdout, stdout = _pipe(ours)
+                self.stderr, stderr = _pipe(ours)
+                streams = [stdin, stdout, stderr]
+            message = json.dumps(request).encode() + b"\n"
+            sent = socket.send_fds(self._door, [message], streams)
+            self._door.sendall(message[sent:])
+        self._answers = self._door.makefile("rb")
+        self.pid = int(self._answers.readline())
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        self.wait()
+
+    def _close(self) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+
+    def send_signal(self, number: int) -> None:
+        """Nothing happens when it has ended."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As `send_signal`, with the signal that nobody can refuse."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, minus the signal if one ended it.
+
+        Raises:
+            TimeoutError: it did not end in time.
+        """
+        if self.returncode is None:
+            self._door.settimeout(timeout)
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
+            self._door.close()
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """All that it prints, once it has ended."""
+        assert self.stdout is not None
+        assert self.stderr is not None
+        with ThreadPoolExecutor(2) as hands:
+            out, err = hands.submit(self.stdout.read), hands.submit(self.stderr.read)
+            try:
+                self.wait(timeout)
+            except TimeoutError:
+                self.kill()
+                raise
+        self._close()
+        return out.result(), err.result()
+
+
+def _pipe(theirs: contextlib.ExitStack) -> tuple[BinaryIO, int]:
+    """A pipe: our end to read, and the other one, which `theirs` closes."""
+    reader, writer = os.pipe()
+    theirs.callback(os.close, writer)
+    return open(reader, "rb"), writer
 
 
 @dataclass(slots=True)
@@ -75,32 +182,18 @@ class Letta:
     ) -> Done:
         """Run it to its end. Without `stdin` its standard input is empty, and no terminal."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        request = {"words": words, "environment": self.variables(env), "folder": str(cwd or self.project)}
-        with socket.socket(socket.AF_UNIX) as connection, ThreadPoolExecutor(3) as hands:
-            connection.settimeout(timeout)
-            connection.connect(warm_server())
-            pipes = [os.pipe() for _ in range(3)]
-            streams = [pipes[0][0], pipes[1][1], pipes[2][1]]
-            message = json.dumps(request).encode() + b"\n"
-            sent = socket.send_fds(connection, [message], streams)
-            connection.sendall(message[sent:])
-            for stream in streams:
-                os.close(stream)
-            hands.submit(_feed, pipes[0][1], data)
-            out, err = hands.submit(_drain, pipes[1][0]), hands.submit(_drain, pipes[2][0])
-            code = int(connection.recv(16))
-        return Done(code, out.result(), err.result())
+        reader, writer = os.pipe()
+        running = Running(words, cwd or self.project, self.variables(env), stdin=reader)
+        os.close(reader)
+        with running, ThreadPoolExecutor(1) as hands:
+            hands.submit(_feed, writer, data)
+            out, err = running.communicate(timeout)
+        assert running.returncode is not None
+        return Done(running.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str) -> Running:
         """Start it and leave it running; the caller ends it."""
-        return subprocess.Popen(
-            self.command(*words),
-            cwd=self.project,
-            env=self.variables(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        return Running(words, self.project, self.variables())
 
 
 class Here:
@@ -134,7 +227,7 @@ def warm_command(path: Path) -> None:
         "with socket.socket(socket.AF_UNIX) as connection:\n"
         f"    connection.connect({warm_server()!r})\n"
         "    socket.send_fds(connection, [json.dumps(request).encode() + b'\\n'], [0, 1, 2])\n"
-        "    sys.exit(int(connection.recv(16)))\n"
+        "    sys.exit(int(connection.makefile().read().split()[1]))\n"
     )
     path.chmod(0o700)
 
@@ -142,11 +235,6 @@ def warm_command(path: Path) -> None:
 def _feed(stream: int, data: bytes | None) -> None:
     with open(stream, "wb", buffering=0) as pipe, contextlib.suppress(BrokenPipeError):
         pipe.write(data or b"")
-
-
-def _drain(stream: int) -> str:
-    with open(stream, "rb") as pipe:
-        return pipe.read().decode("utf-8", "replace")
 
 
 @cache

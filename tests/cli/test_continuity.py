@@ -187,7 +187,14 @@ def test_f02_a_pipe_that_never_ends_is_not_waited_for(letta: Letta) -> None:
 def test_signals_end_a_turn_in_order(letta: Letta, number: signal.Signals, code: int) -> None:
     with ModelServer([{"fault": {"stall": "forever"}}, {"text": "Later."}]) as server:
         asking(letta, server)
-        process = letta.start("-p", "--output-format", "json", "hi")
+        process = subprocess.Popen(  # cold, as a shell starts it
+            letta.command("-p", "--output-format", "json", "hi"),
+            cwd=letta.project,
+            env=letta.variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         try:
             server.wait_for_requests(1, 40)
             process.send_signal(number)

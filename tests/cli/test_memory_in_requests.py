@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,17 @@ def test_e06_nobody_is_called_but_the_model(letta: Letta, tmp_path: Path) -> Non
         }  # fmt: skip
         place = server.url.removeprefix("http://").partition("/")[0].rpartition(":")
         for words in (("-p", "-m", "ollama/scripted", "hi"), ("memory", "log")):
-            process = letta.start(*words)
-            _, errors = process.communicate(timeout=50)
-            assert process.returncode == 0, errors
+            command = letta.command(*words)  # cold: the watcher comes with the interpreter
+            process = subprocess.run(
+                command,
+                cwd=letta.project,
+                env=letta.variables(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=50,
+                check=False,
+            )
+            assert process.returncode == 0, process.stderr
     seen = watched.read_text().splitlines()
     calls = [line for line in seen if not line.startswith("subprocess.Popen")]
     assert any(line.startswith("socket.connect") for line in calls)

@@ -2,8 +2,9 @@
 and no repository, and forks for each run. `python -W error -m tests.cli.warm SOCKET` serves until its
 standard input ends.
 
-What a run gets is its own: process id, environment, folder, streams, exit code. What it does not pay is the
-import of two SDKs. Tests of what is imported, of signals and of terminals start `letta` cold instead.
+What a run gets is its own: process id, environment, folder, streams, terminal, exit code. What it does not
+pay is the import of two SDKs. Tests of what is imported, of locales and of what the starting process hands
+over (ignored signals, limits, a parent that dies) start cold instead.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import threading
 from types import FrameType
 from typing import NoReturn
 
-import letta_code.__main__
+import letta_code
 
 MOST = 1 << 20
 
@@ -35,15 +36,16 @@ def preload() -> None:
     for found in pkgutil.walk_packages(letta_code.__path__, "letta_code."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
-    for sdk in ("anthropic", "openai", "typer._adapters"):
-        importlib.import_module(sdk)
+    for more in ("letta_code.__main__", "tests.frontends.fake", "anthropic", "openai", "typer._adapters"):
+        importlib.import_module(more)
     gc.collect()
     gc.freeze()
 
 
 def become(request: dict[str, object], streams: list[int]) -> NoReturn:
-    """In the forked process: be `letta` as the request wants it."""
+    """In the forked process: be the program, `letta` if nothing else is said, that the request wants."""
     words, environment, folder = request["words"], request["environment"], request["folder"]
+    program = sys.modules[str(request.get("program", "letta_code.__main__"))]
     assert isinstance(words, list)
     assert isinstance(environment, dict)
     if request.get("terminal"):
@@ -63,10 +65,10 @@ def become(request: dict[str, object], streams: list[int]) -> NoReturn:
     kept = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
     os.environ.clear()
     os.environ.update(kept | environment)
-    sys.argv = [str(letta_code.__main__.__file__), *words]
+    sys.argv = [str(program.__file__), *words]
     code: object = 1
     try:
-        code = letta_code.__main__.main()
+        code = program.main()
     except SystemExit as end:
         code = end.code or 0
     finally:
@@ -81,7 +83,7 @@ def become(request: dict[str, object], streams: list[int]) -> NoReturn:
 
 
 def serve(path: str) -> None:
-    """Fork for each connection, and tell its exit code on it."""
+    """Fork for each connection, and tell on it the process id and, in a line of its own, the exit code."""
     preload()
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -118,6 +120,8 @@ def serve(path: str) -> None:
                 become(json.loads(said), streams)
             for stream in streams:
                 os.close(stream)
+            with contextlib.suppress(OSError):
+                connection.sendall(b"%d\n" % child)
             running[child] = connection
 
 
@@ -128,7 +132,7 @@ def _tell(running: dict[int, socket.socket]) -> None:
         if not child:
             return
         with running.pop(child) as connection, contextlib.suppress(OSError):
-            connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":

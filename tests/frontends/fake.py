@@ -296,7 +296,7 @@ class Host:
         return "system 2,000 tokens"
 
 
-async def main(front: str, scene: str, prompt: str | None, ending: Ending) -> int:
+async def play(front: str, scene: str, prompt: str | None, ending: Ending) -> int:
     folder = Path.cwd()
     session = Session(scene, folder)
     if front == "chat":
@@ -320,11 +320,14 @@ async def main(front: str, scene: str, prompt: str | None, ending: Ending) -> in
         await session.close()
 
 
-if __name__ == "__main__":
-    hopeless = sys.argv[2] in ("stubborn", "stuck", "unclosing")
+def main() -> int:
+    """Play what the words of this process say; the exit code."""
+    front, scene, *prompt = sys.argv[1:]
+    hopeless = scene in ("stubborn", "stuck", "unclosing")
     patience = Patience(heard=0.5, ended=0.5, closed=0.5) if hopeless else Patience(reader=0.2)
-    with Ending(interactive=sys.argv[1] == "chat", patience=patience) as started:
-        code = started.run(
-            main(sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None, started)
-        )
-    sys.exit(code)
+    with Ending(interactive=front == "chat", patience=patience) as started:
+        return started.run(play(front, scene, prompt[0] if prompt else None, started))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

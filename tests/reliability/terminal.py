@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import pty
 import select
-import socket
 import struct
 import termios
 import time
@@ -17,7 +15,7 @@ from types import TracebackType
 
 import pyte
 
-from tests.cli.harness import Letta, warm_server
+from tests.cli.harness import Letta, Running
 
 COLUMNS, ROWS = 240, 300
 
@@ -31,15 +29,7 @@ class Terminal:
         self._lines = [""] * ROWS
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        request = {
-            "words": words,
-            "environment": letta.variables(environment),
-            "folder": str(letta.project),
-            "terminal": True,
-        }
-        self._door = socket.socket(socket.AF_UNIX)
-        self._door.connect(warm_server())
-        socket.send_fds(self._door, [json.dumps(request).encode() + b"\n"], [slave] * 3)
+        self._running = Running(words, letta.project, letta.variables(environment), terminal=slave)
         os.close(slave)
 
     def __enter__(self) -> Terminal:
@@ -49,7 +39,7 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._master)  # a chat that still runs gets a hang-up
-        self._door.close()
+        self._running.wait(60)
 
     @property
     def text(self) -> str:
@@ -82,8 +72,7 @@ class Terminal:
         deadline = time.monotonic() + seconds
         while self._read(deadline - time.monotonic()):
             pass
-        self._door.settimeout(max(1.0, deadline - time.monotonic()))
-        return int(self._door.recv(16))
+        return self._running.wait(max(1.0, deadline - time.monotonic()))
 
     def _read(self, seconds: float) -> bool:
         """Take what comes next; False when nothing more does."""
