@@ -41,7 +41,6 @@ class Undoing:
         self._recorder = recorder
         self._project = project
         self._environment = environment
-        self._too_many = ""
 
     def before_write(self, call: Call, tool: str, path: Path, before: bytes | None, after: bytes) -> None:
         """`tool` is about to replace `before`, the content of `path` (resolved), by `after`.
@@ -79,8 +78,6 @@ class Undoing:
 
     async def _listing(self) -> list[str]:
         """The project's files, relative, without repositories' own and those that Git ignores."""
-        if self._too_many:
-            raise _NoList(self._too_many)
         run = Ripgrep(
             [
                 *("--files", "--null", "--hidden"),
@@ -98,8 +95,7 @@ class Undoing:
                 async for record in records:
                     found.append(os.fsdecode(record.removeprefix(b"./")))
                     if len(found) > self._most:
-                        self._too_many = f"the project has more than {self._most:,} files"
-                        raise _NoList(self._too_many)
+                        raise _NoList(f"the project has more than {self._most:,} files")
         except ToolError as error:
             raise _NoList(f"the project's files could not be listed: {error}") from error
         if run.cut:

@@ -12,6 +12,7 @@ are found here. The copies are for minutes: what a command did change is kept el
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -38,7 +39,8 @@ SECONDS = 3.0
 """The longest that copying may hold a command up; the next command goes on with it."""
 
 _INDEX = 32_000_000  # bytes of an index that is given up
-_TICK = 20_000_000  # nanoseconds: file systems stamp times no finer than that
+_TICK = 20_000_000  # nanoseconds: most file systems stamp times no coarser than that
+_COARSE_TICK = 2_000_000_000  # of FAT; ext3 and HFS+ have whole seconds
 _UNUSED = 30 * 86_400  # seconds after which copies of another project are removed
 
 Key = tuple[int, int, int, int, int]
@@ -47,13 +49,25 @@ Key = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A look at the project: files and symlinks by relative path, the folders seen, and when it began
-    (nanoseconds since 1970)."""
+    """A look at the project: files and symlinks by relative path, the folders seen, what was there beside
+    them without being listed (files, and folders that were not looked into), and when it began (nanoseconds
+    since 1970)."""
 
     files: dict[str, Key]
     links: dict[str, str]
     folders: frozenset[str]
+    hidden: frozenset[str]
     at: int
+
+    def held(self, path: str) -> bool:
+        """Whether something was at `path`, listed or not, or may have been."""
+        if path in self.files or path in self.links:
+            return True
+        while path:
+            if path in self.hidden:
+                return True
+            path = os.path.dirname(path)
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +93,55 @@ def survey(project: Path, listing: Iterable[str]) -> Found:
     names: dict[str, set[str]] = {"": set()}
     for path in listing:
         folder, _, name = path.rpartition("/")
-        names.setdefault(folder, set()).add(name)
+        if folder not in names:
+            for parent in _with_parents(folder):
+                names.setdefault(parent, set())
+        names[folder].add(name)
     files: dict[str, Key] = {}
     links: dict[str, str] = {}
+    hidden: set[str] = set()
     folders = set(names)
     for folder, wanted in names.items():
-        prefix = f"{folder}/" if folder else ""
         try:
-            with os.scandir(project / folder) as entries:
-                for entry in entries:
-                    if entry.name in wanted:
-                        status = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(status.st_mode):
-                            files[prefix + entry.name] = key_of(status)
-                    elif entry.is_symlink():
-                        links[prefix + entry.name] = os.readlink(entry.path)
-                    elif entry.is_dir(follow_symlinks=False):
-                        folders.add(prefix + entry.name)
+            entries = list(os.scandir(project / folder))
         except OSError:
-            continue  # it vanished meanwhile, or may not be looked at
-    return Found(files, links, frozenset(folders), at)
+            hidden.add(folder)  # it vanished meanwhile, or may not be looked at
+            continue
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            with contextlib.suppress(FileNotFoundError):  # it vanished meanwhile
+                if entry.name in wanted:
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        files[path] = key_of(status)
+                elif entry.is_symlink():
+                    links[path] = os.readlink(entry.path)
+                elif not entry.is_dir(follow_symlinks=False):
+                    hidden.add(path)
+                elif path not in names:
+                    folders.add(path)
+                    hidden |= _unlisted(path, entry.path)
+    return Found(files, links, frozenset(folders), frozenset(hidden), at)
+
+
+def _with_parents(folder: str) -> Iterable[str]:
+    while folder:
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def _unlisted(folder: str, place: str) -> set[str]:
+    """What a folder without listed files holds; not what is deeper, which may be very much."""
+    try:
+        return {f"{folder}/{name}" for name in os.listdir(place)}
+    except OSError:
+        return {folder}
+
+
+def latest(stamp: int) -> int:
+    """The latest moment that a file system may have noted as `stamp` (nanoseconds): whole seconds are the
+    sign of one that knows no finer."""
+    return stamp + (_TICK if stamp % 1_000_000_000 else _COARSE_TICK)
 
 
 def key_of(status: os.stat_result) -> Key:
@@ -239,7 +282,7 @@ class ProjectCopies:
                 pack.write(raw)
                 self._packed += size
             room -= size
-            copy = Copy(key, digest, offset, max(key[1], key[2]) > found.at - _TICK)
+            copy = Copy(key, digest, offset, latest(max(key[1], key[2])) > found.at)
             if copy != before:
                 done.append((path, copy))
         return done

@@ -16,16 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from letta_code.errors import StorageError
-from letta_code.undo.copies import Found, ProjectCopies, key_of, survey
+from letta_code.undo.copies import Found, ProjectCopies, key_of, latest, survey
 from letta_code.undo.disk import look
 from letta_code.undo.states import ABSENT, COMMAND, Change, State
 from letta_code.undo.store import KEPT, UndoStore
 
 MOST_CHANGES = 5_000
 """Changes of one command that are recorded."""
-
-_CLOCK = 20_000_000  # nanoseconds: a file's times may be so much older than the clock says
-_IGNORE_FILES = (".gitignore", ".rgignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +121,8 @@ class Recorder:
         """
         after = survey(self._project, listing)
         changes = [*self._changed(running, after), *self._links(running, after)]
-        appeared, note = self._appeared(running, after), ""
-        if appeared and any(_unhides(change) for change in (*changes, *appeared)):
-            note = "it changed which files Git ignores, so what is new was not told from what was ignored"
-            appeared = []
-        changes += appeared
+        changes += self._appeared(running, after)
+        note = ""
         if len(changes) > MOST_CHANGES:
             note = f"it changed {len(changes):,} files; the first {MOST_CHANGES:,} are recorded"
         self._store.add_changes(changes[:MOST_CHANGES])
@@ -181,20 +175,19 @@ class Recorder:
         return changes
 
     def _appeared(self, running: Running, after: Found) -> list[Change]:
-        """Files and symlinks that the command made: not listed before, and not older than its start."""
+        """Files and symlinks that the command made or moved to where they are."""
         changes = []
-        since = running.before.at - _CLOCK
         known = running.before
+        moved = set(known.files.values())
         for path in (*after.files, *after.links):
-            if path in known.files or path in known.links:
+            if known.held(path):
                 continue
-            try:
-                status = os.lstat(self._project / path)
-            except OSError:
-                continue
-            if status.st_ctime_ns < since:
-                continue
+            key = after.files.get(path)
+            if key is not None and key not in moved and latest(key[2]) < known.at:
+                continue  # older than the command: it came with a folder from where nothing was looked at
             state, _ = look(str(self._project / path))
+            if state == ABSENT:
+                continue
             folders = self._made(path, known)
             changes.append(self._change(running, path, ABSENT, state, folders))
             if len(changes) > MOST_CHANGES:
@@ -225,17 +218,6 @@ class Recorder:
             tuple(folders),
             command=running.command,
         )
-
-
-def _unhides(change: Change) -> bool:
-    """Whether files that were there all along may be listed since the change: an ignore file is another
-    one, or a new one has exceptions."""
-    if os.path.basename(change.path) not in _IGNORE_FILES:
-        return False
-    if change.before != ABSENT:
-        return True
-    _, raw = look(change.path)
-    return any(line.lstrip().startswith(b"!") for line in raw.splitlines())
 
 
 def _digest(raw: bytes) -> str:

@@ -199,6 +199,7 @@ class Undo:
         for command in doubtful(self._store.log):
             if command.turn in turns:
                 changes = self._differences(command)
+                self._store.hold(change.before for change in pending(self._store.log) if change.turn in turns)
                 for change in changes:
                     if (raw := self._loaded.get(change.before.sha256)) is not None:
                         self._store.keep(raw, durable=False)
@@ -207,6 +208,7 @@ class Undo:
 
     def _carried_out(self, files: Sequence[FileResult], operation: str) -> tuple[FileResult, ...]:
         ready, done = [], []
+        self._store.hold(file.plan.target for file in files)
         for file in files:
             if file.plan.action in ("restore", "remove"):
                 try:

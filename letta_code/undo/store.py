@@ -151,6 +151,7 @@ class UndoStore:
         self._log: Log | None = None
         self._length = 0
         self._size: int | None = None
+        self._held: set[str] = set()
 
     @property
     def log(self) -> Log:
@@ -213,6 +214,7 @@ class UndoStore:
             ) from error
         for record in records:
             log.take(record)
+        self._held.clear()
         self._length = self._size_of_journal()
 
     def add_changes(self, changes: Iterable[Change]) -> None:
@@ -229,12 +231,18 @@ class UndoStore:
             StorageError: it cannot be written.
         """
         digest = hashlib.sha256(raw).hexdigest()
+        self._held.add(digest)
         path = self._object(digest)
         if not path.exists():
             self._make_room(len(raw))
             write_atomically(path, raw, durable=durable)
             self._size = self._total() + len(raw)
         return digest
+
+    def hold(self, states: Iterable[State]) -> None:
+        """Let these states' contents stay until the next records are written, whatever room there is. (What
+        is kept stays that long anyway: the records say what it is for.)"""
+        self._held.update(state.sha256 for state in states)
 
     def content(self, state: State) -> bytes | None:
         """The content of a file's state, or None when it is not kept (any more)."""
@@ -265,7 +273,7 @@ class UndoStore:
         order: dict[str, int] = {}
         for change in self.log.changes:
             for state in (change.before, change.after):
-                if state.sha256:
+                if state.sha256 and state.sha256 not in self._held:
                     order[state.sha256] = change.number  # the latest that needs it
         for digest in sorted(order, key=lambda digest: order[digest]):
             path = self._object(digest)

@@ -199,12 +199,12 @@ def test_what_a_command_made_goes_only_when_told_and_only_unchanged(letta: Letta
 def test_e45_files_that_only_became_visible_to_git_are_not_removed(letta: Letta) -> None:
     (letta.project / ".gitignore").write_text("secret.txt\n")
     (letta.project / "secret.txt").write_text("mine\n")
-    command = "echo > .gitignore; echo changed > secret.txt"
+    command = "echo > .gitignore; echo changed > secret.txt; echo > new.txt"
     with ModelServer([turn("", call("Bash", command=command)), turn("Done.")]) as server:
         asking(letta, server)
         work(letta, "show it")
     done = letta("undo", "--commands")
-    assert "which files Git ignores" in done.out
+    assert "removed   new.txt" in done.out
     assert contents(letta.project) == {".gitignore": b"secret.txt\n", "secret.txt": b"changed\n"}
 
 

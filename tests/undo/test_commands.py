@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from letta_code.tools.base import Call
 from letta_code.tools.undoing import Undoing
+from letta_code.undo.copies import ProjectCopies, latest, survey
 from letta_code.undo.plan import Options
 from letta_code.undo.recorder import Recorder
 from letta_code.undo.restore import Outcome, Undo
@@ -164,6 +167,72 @@ async def test_what_git_ignores_is_not_looked_at_and_what_only_ripgrep_ignores_i
     running = await undoing.before_command(Call("c1", turn=1), "make clean")
     assert running is not None
     assert sorted(running.before.files) == [".gitignore", ".hidden", ".ignore", "fixtures", "名前\n"]
+
+
+async def test_a_project_that_is_not_too_large_any_more_is_looked_at_again(bench: Bench) -> None:
+    for number in range(3):
+        (bench.project / f"{number}.txt").write_text("x")
+    undoing = Undoing(bench.recorder, bench.project, dict(os.environ), most=2)
+    assert await undoing.before_command(Call("c1", turn=1), "rm 0.txt") is None
+    (bench.project / "0.txt").unlink()
+    running = await undoing.before_command(Call("c2", turn=2), "rm 1.txt")
+    (bench.project / "1.txt").unlink()
+    await undoing.after_command(running)
+    bench.undo()
+    assert bench.holds() == {"1.txt": "x", "2.txt": "x"}
+
+
+async def test_what_an_exclude_file_no_longer_hides_is_not_new(bench: Bench) -> None:
+    exclude = bench.project / ".git" / "info" / "exclude"
+    exclude.parent.mkdir(parents=True)
+    exclude.write_text("secret\nlogs/*.log\n")
+    (bench.project / "logs").mkdir()
+    (bench.project / "logs" / "a.log").write_text("mine")
+    (bench.project / "secret").write_text("mine")
+    undoing = Undoing(bench.recorder, bench.project, dict(os.environ))
+    running = await undoing.before_command(Call("c1", turn=1), "make all")
+    exclude.write_text("")
+    for name in ("secret", "logs/a.log", "logs/new", "new"):
+        (bench.project / name).write_text("the command's")
+    await undoing.after_command(running)
+    outcome = bench.undo()
+    removed = [os.path.relpath(file.plan.path, bench.project) for file in outcome.files]
+    assert removed == ["logs/new", "new"]
+    assert bench.holds() == {
+        ".git/info/exclude": "",
+        "secret": "the command's",
+        "logs/a.log": "the command's",
+    }
+
+
+def test_a_folder_that_a_command_renamed_goes_back_whole(bench: Bench) -> None:
+    for name in ("src/a", "src/deep/b"):
+        (bench.project / name).parent.mkdir(exist_ok=True)
+        (bench.project / name).write_text(name)
+    (bench.project / "src" / "link").symlink_to("a")
+    while time.time_ns() < latest((bench.project / "src" / "link").lstat().st_ctime_ns):
+        pass  # what was there long before the command, by the file system's clock
+    bench.command(1, lambda: (bench.project / "src").rename(bench.project / "lib"))
+    bench.undo()
+    assert bench.holds() == {"src/a": "src/a", "src/deep/b": "src/deep/b"}
+    assert os.readlink(bench.project / "src" / "link") == "a"
+    assert os.listdir(bench.project) == ["src"]
+
+
+def test_a_file_whose_times_are_whole_seconds_is_read_again_for_two_seconds(bench: Bench) -> None:
+    (bench.project / "a").write_text("a")
+    found = survey(bench.project, ["a"])
+    second = 1_700_000_000 * 1_000_000_000
+    copies = ProjectCopies(bench.folder / "coarse", bench.project)
+    young = []
+    for stamp, later in ((second, 1.9), (second, 2.1), (second + 1, 0.01), (second + 1, 0.1)):
+        size, _, _, inode, mode = found.files["a"]
+        files = {"a": (size, stamp, stamp, inode, mode)}
+        copies.update(replace(found, files=files, at=second + int(later * 1_000_000_000)))
+        copy = copies.before("a")
+        assert copy is not None
+        young.append(copy.young)
+    assert young == [True, False, True, False]
 
 
 NAMES = ("a", "b", "sub/c")

@@ -232,6 +232,34 @@ def test_the_oldest_contents_go_when_there_is_no_room(desk: Desk) -> None:
     assert desk.undo(3) == {"1.txt": "left lost", "2.txt": "restored", "3.txt": "restored"}
 
 
+def test_what_an_undo_keeps_does_not_push_out_what_it_restores(desk: Desk) -> None:
+    for turn in (1, 2):
+        (desk.project / f"{turn}.txt").write_text(str(turn) * 1000)
+        desk.agent(turn, f"{turn}.txt", "agent" * 200 + str(turn))
+    undo = Undo(UndoStore(desk.data, room=2500), lambda project: desk.data / "copies")
+    assert desk.shown(undo.undo(Options(2))) == {"1.txt": "restored", "2.txt": "restored"}
+    assert desk.holds() == {"1.txt": "1" * 1000, "2.txt": "2" * 1000}
+    assert desk.redo() == {"1.txt": "restored", "2.txt": "restored"}
+
+
+def test_a_content_that_is_needed_again_is_not_the_oldest(desk: Desk) -> None:
+    store = UndoStore(desk.data, room=2500)
+    recorder = Recorder(store, desk.project, desk.data / "copies")
+    for name in ("a.txt", "b.txt"):
+        (desk.project / name).write_text("x" * 1000)
+    recorder.before_write(1, "Write", desk.project / "a.txt", b"x" * 1000, b"a")
+    (desk.project / "a.txt").write_text("a")
+    (desk.project / "c.txt").write_text("c" * 2000)
+    listing = ["a.txt", "b.txt", "c.txt"]
+    running = recorder.before_command(2, "rm b.txt c.txt", listing)
+    assert running is not None
+    for name in ("b.txt", "c.txt"):
+        (desk.project / name).unlink()
+    recorder.after_command(running, ["a.txt"])
+    outcome = Undo(UndoStore(desk.data), lambda project: desk.data / "copies").undo(Options(commands=True))
+    assert desk.shown(outcome) == {"b.txt": "restored", "c.txt": "restored"}
+
+
 def test_a_file_that_is_too_large_is_not_kept_and_that_is_said(desk: Desk) -> None:
     large = b"x" * (KEPT + 1)
     (desk.project / "a.bin").write_bytes(large)
