@@ -116,6 +116,8 @@ def reason(file: FileResult) -> str:
             return f": it is not there any more; {force} brings it back"
         case "command":
             return f": changed since, while {command} ran; --commands takes that back, too"
+        case "unsure" if file.result == "restored":
+            return f": to what it became while {command} ran, which may be yours; {force} goes further back"
         case "unsure":
             return f": {command} was not seen to end, so the change may be yours; {force} overwrites it"
         case "between" if plan.command:

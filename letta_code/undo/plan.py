@@ -61,8 +61,9 @@ def doubtful(log: Log) -> list[Command]:
 
 
 def pending(log: Log) -> list[Change]:
-    """The changes by tools and commands that are not taken back."""
-    return [change for change in log.changes if not change.operation and change.number not in log.undone]
+    """The changes by tools and commands that are not taken back, in order."""
+    found = (change for change in log.changes if not change.operation and change.number not in log.undone)
+    return sorted(found, key=lambda change: change.order)
 
 
 def planned(
@@ -82,7 +83,11 @@ def planned(
         chosen = [change for change in all_of_it if options.commands or not change.by_command]
         others = [change for change in log.changes if change.path == path and change.by_command]
         if chosen:
-            plans.append(_file(chosen, others, now(path), options, kept))
+            plan = _file(chosen, others, now(path), options, kept)
+            skipped = [change for change in all_of_it if change.order < chosen[0].order]
+            if skipped and not plan.why and plan.action in ("restore", "remove"):
+                plan = replace(plan, why="between", command=skipped[-1].command)
+            plans.append(plan)
     return tuple(sorted(plans, key=lambda plan: (plan.by_command, plan.path)))
 
 
@@ -130,16 +135,19 @@ def _file(
         return plan("leave", "blocked", "it was not an ordinary file before")
     if target.kind == "file" and not now.same(target) and not kept(target):
         return plan("leave", "lost", target.problem)
-    why: Why = "between" if first and not options.force else ""
-    between = next((other for other in by_commands if other.after.same(target)), None) if why else None
-    return plan("restore", why, command=between.command if between is not None else "")
+    if not first or options.force:
+        return plan("restore")
+    if chosen[first - 1].unsure:
+        return plan("restore", "unsure", command=chosen[first - 1].command)
+    between = next((other for other in by_commands if other.after.same(target)), None)
+    return plan("restore", "between", command=between.command if between is not None else "")
 
 
 def _newer(
     plan: Callable[..., FilePlan], now: State, last: Change, by_commands: Sequence[Change]
 ) -> FilePlan:
     """The plan for a file that holds neither what it got nor what it had."""
-    later = [change for change in by_commands if change.number > last.number]
+    later = [change for change in by_commands if change.order > last.order and not change.unsure]
     if later and later[0].before.same(last.after) and later[-1].after.same(now):
         return plan("leave", "command", command=later[-1].command)
     return plan("leave", "gone" if now == ABSENT else "newer")
@@ -147,12 +155,15 @@ def _newer(
 
 def _chain(chosen: Sequence[Change]) -> int:
     """Where the unbroken chain of changes that ends with the last begins. It breaks where a file did not
-    hold what the change before had made of it: somebody else had changed it between."""
+    hold what the change before had made of it: somebody else had changed it between. So may have who
+    changed it while a command ran that was not seen to end."""
     start = len(chosen) - 1
     while start:
         earlier, later = chosen[start - 1], chosen[start]
         happened = earlier.after.same(later.before)
         if not happened and not earlier.before.same(later.before):
+            break
+        if earlier.unsure and earlier.after != ABSENT:
             break
         start -= 1
     return start

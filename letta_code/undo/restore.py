@@ -122,7 +122,7 @@ class Undo:
         for command in doubtful(self._store.log):
             if command.turn in turns:
                 found += self._differences(command)
-        return found
+        return sorted(found, key=lambda change: change.order)
 
     def _outcome(
         self, turns: tuple[int, ...], options: Options, changes: Sequence[Change], dry: bool = False
@@ -161,7 +161,8 @@ class Undo:
         return self._loaded.get(state.sha256) if state.sha256 in self._loaded else self._store.content(state)
 
     def _differences(self, command: Command) -> list[Change]:
-        """What is different since a command began that was not seen to end, and that no tool has done."""
+        """What is different since a command began that was not seen to end: up to the next change of a file
+        that is known, else up to now."""
         assert command.mark is not None
         project = Path(command.project)
         copies = ProjectCopies(self._copies(project), project)
@@ -169,26 +170,27 @@ class Undo:
         if found is None:
             command.note = _COPIES_GONE
             return []
-        known = {change.path for change in self._store.log.changes if change.turn >= command.turn}
+        later = sorted(self._store.log.changes, key=lambda change: change.order, reverse=True)
+        known = {change.path: change.before for change in later if change.order > command.number}
         changes = []
         for name, copy in found[0].items():
             path = project / name
             try:
-                if key_of(path.lstat()) == copy.key and not copy.young:
+                if str(path) not in known and key_of(path.lstat()) == copy.key and not copy.young:
                     continue
             except OSError:
                 pass
-            state, _ = disk.look(str(path))
-            if str(path) in known or (state.same(copy.state) and state.mode == copy.state.mode):
+            state = known.get(str(path)) or disk.look(str(path))[0]
+            if state.same(copy.state) and state.mode == copy.state.mode:
                 continue
             raw = copies.content(copy, command.mark.generation)
             if raw is not None:
                 self._loaded[copy.sha256] = raw
             changes.append(_doubt(command, path, copy.state, state))
         for name, target in found[1].items():
-            state, _ = disk.look(str(project / name))
+            state = known.get(str(project / name)) or disk.look(str(project / name))[0]
             before = State("link", target=target)
-            if str(project / name) not in known and not state.same(before):
+            if not state.same(before):
                 changes.append(_doubt(command, project / name, before, state))
         return changes
 
@@ -286,4 +288,5 @@ def _doubt(command: Command, path: Path, before: State, after: State) -> Change:
         after,
         command=command.command,
         unsure=True,
+        since=command.number,
     )

@@ -43,8 +43,8 @@ class Change:
     """One change of one path. `number` is its place in the journal, `path` absolute and resolved when it
     was changed, `by` a tool's name or `COMMAND`, `folders` what had to be made for it, outermost first.
     `command` is the shell command. `after` was noted before the change was made.
-    `unsure`: the command was not seen to end, so the change may be somebody else's. `operation` is set on
-    what an undo did itself."""
+    `unsure`: the command was not seen to end, so the change may be somebody else's, and was noted long after
+    `since`, the command's place in the journal. `operation` is set on what an undo did itself."""
 
     number: int
     turn: int
@@ -56,6 +56,12 @@ class Change:
     command: str = ""
     unsure: bool = False
     operation: str = ""
+    since: int = 0
+
+    @property
+    def order(self) -> int:
+        """Its place among the changes."""
+        return self.since or self.number
 
     @property
     def by_command(self) -> bool:
@@ -67,7 +73,7 @@ def dump_change(change: Change) -> dict[str, Any]:
     """The journal's record of a change, without its number."""
     record: dict[str, Any] = {"kind": "change", "turn": change.turn, "by": change.by, "path": change.path}
     record |= {"before": dump_state(change.before), "after": dump_state(change.after)}
-    for name in ("folders", "command", "unsure", "operation"):
+    for name in ("folders", "command", "unsure", "operation", "since"):
         if value := getattr(change, name):
             record[name] = value
     return record
@@ -86,6 +92,7 @@ def load_change(record: Mapping[str, Any], number: int) -> Change:
         str(record.get("command", "")),
         bool(record.get("unsure", False)),
         str(record.get("operation", "")),
+        int(record.get("since", 0)),
     )
 
 

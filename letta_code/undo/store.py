@@ -46,9 +46,10 @@ class Mark:
 
 @dataclass(slots=True)
 class Command:
-    """A shell command that was about to run. `mark` is None when the project was not copied before, and
-    `note` says why."""
+    """A shell command that was about to run. `number` is its place in the journal; `mark` is None when the
+    project was not copied before, and `note` says why."""
 
+    number: int
     id: str
     turn: int
     command: str
@@ -97,6 +98,7 @@ class Log:
             case "command":
                 mark = record["mark"]
                 command = Command(
+                    self.count,
                     str(record["run"]),
                     int(record["turn"]),
                     str(record["command"]),

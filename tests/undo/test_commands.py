@@ -53,9 +53,15 @@ class Bench:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
-    def undo(self, turns: int = 1, commands: bool = True) -> Outcome:
+    def undo(self, turns: int = 1, commands: bool = True, force: bool = False) -> Outcome:
         undo = Undo(UndoStore(self.folder / "data"), lambda project: self.folder / "cache" / "copies")
-        return undo.undo(Options(turns, commands))
+        return undo.undo(Options(turns, commands, force))
+
+    def why(self, outcome: Outcome) -> dict[str, tuple[str, str, str]]:
+        return {
+            os.path.relpath(file.plan.path, self.project): (file.result, file.plan.why, file.plan.command)
+            for file in outcome.files
+        }
 
     def holds(self) -> dict[str, str]:
         return {name: (self.project / name).read_text() for name in sorted(self.listing())}
@@ -233,6 +239,43 @@ def test_a_file_whose_times_are_whole_seconds_is_read_again_for_two_seconds(benc
         assert copy is not None
         young.append(copy.young)
     assert young == [True, False, True, False]
+
+
+@pytest.mark.parametrize("then", ["command", "edit"])
+def test_what_a_command_in_the_background_did_before_a_later_change_is_not_lost(
+    bench: Bench, then: str
+) -> None:
+    path = bench.project / "a"
+    path.write_text("yours")
+    assert bench.recorder.before_command(1, "make watch &", bench.listing()) is not None
+    path.write_text("the watcher's")
+    if then == "edit":
+        bench.edit(1, "a", "edited")
+        assert bench.why(bench.undo(commands=False)) == {"a": ("restored", "between", "make watch &")}
+        bench.edit(1, "a", "edited")
+    else:
+        bench.command(1, lambda: path.write_text("formatted"))
+    assert bench.why(bench.undo()) == {"a": ("restored", "unsure", "make watch &")}
+    assert bench.holds() == {"a": "the watcher's"}
+    bench.undo(force=True)
+    assert bench.holds() == {"a": "yours"}
+
+
+def test_what_a_command_in_the_background_deleted_before_a_later_change_comes_back(bench: Bench) -> None:
+    (bench.project / "a").write_text("yours")
+    assert bench.recorder.before_command(1, "make clean &", bench.listing()) is not None
+    (bench.project / "a").unlink()
+    bench.edit(1, "a", "new")
+    assert bench.why(bench.undo()) == {"a": ("restored", "", "make clean &")}
+    assert bench.holds() == {"a": "yours"}
+
+
+def test_an_edit_after_a_command_goes_back_to_what_the_command_made_and_that_is_said(bench: Bench) -> None:
+    (bench.project / "a").write_text("yours")
+    bench.command(1, lambda: (bench.project / "a").write_text("made"))
+    bench.edit(1, "a", "edited")
+    assert bench.why(bench.undo(commands=False)) == {"a": ("restored", "between", "make")}
+    assert bench.holds() == {"a": "made"}
 
 
 NAMES = ("a", "b", "sub/c")
