@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,12 +145,21 @@ def _others(others: tuple[FilePlan, ...], project: Path) -> list[str]:
     return lines
 
 
-def choices(outcome: Outcome, asked: Wish) -> str:
-    """The question under a preview."""
+def choices(outcome: Outcome, asked: Wish) -> list[tuple[str, Wish]]:
+    """What can be done after a preview: its name and the wish it stands for."""
     if asked.redo or asked.drop_messages:
-        return "1 do it · 4 cancel › "
-    commands = " · 3 files, also what commands changed" if _commands_did_more(outcome) else ""
-    return f"1 files · 2 files and messages{commands} · 4 cancel › "
+        return [("do it", asked)]
+    found = [("files", asked), ("files and messages", replace(asked, drop_messages=True))]
+    if _commands_did_more(outcome):
+        wider = replace(asked, options=replace(asked.options, commands=True))
+        found.append(("files, also what commands changed", wider))
+    return found
+
+
+def question(offered: Sequence[tuple[str, Wish]]) -> str:
+    """The question that offers `choices`."""
+    names = [*(name for name, _ in offered), "cancel"]
+    return " · ".join(f"{number} {name}" for number, name in enumerate(names, 1)) + " › "
 
 
 def _commands_did_more(outcome: Outcome) -> bool:
@@ -161,18 +170,12 @@ def _commands_did_more(outcome: Outcome) -> bool:
     )
 
 
-def chosen(asked: Wish, outcome: Outcome, answer: str) -> Wish | None:
-    """What an answer to `choices` means; None: nothing is to be done."""
-    simple = asked.redo or asked.drop_messages
-    match answer.strip().lower():
-        case "1" | "y" | "yes":
-            return asked
-        case "2" if not simple:
-            return replace(asked, drop_messages=True)
-        case "3" if _commands_did_more(outcome) and not simple:
-            return replace(asked, options=replace(asked.options, commands=True))
-        case _:
-            return None
+def chosen(offered: Sequence[tuple[str, Wish]], answer: str) -> Wish | None:
+    """What an answer to `question` means; None: nothing is to be done."""
+    word = answer.strip().lower()
+    if word in ("y", "yes"):
+        return offered[0][1]
+    return next((wanted for number, (_, wanted) in enumerate(offered, 1) if word == str(number)), None)
 
 
 async def run_undo(argument: str, session: Session, host: Host, say: Callable[[str], None]) -> None:
@@ -188,8 +191,8 @@ async def run_undo(argument: str, session: Session, host: Host, say: Callable[[s
         say(line)
     if asked.dry or not shown.turns:
         return
-    answer = await _ask(choices(shown, asked))
-    decided = chosen(asked, shown, answer)
+    offered = choices(shown, asked)
+    decided = chosen(offered, await _ask(question(offered)))
     if decided is None:
         say("nothing was changed")
         return

@@ -155,7 +155,7 @@ def test_h02_destructive_commands_that_were_allowed_are_taken_back_in_the_chat(l
             assert contents(letta.project) != before, command
             state = git_state(letta.project)
             terminal.type("/undo --commands\r")
-            terminal.until(times("4 cancel", number))
+            terminal.until(times(" cancel ›", number))
             assert contents(letta.project) != before
             terminal.type("1\r")
             terminal.until(times(f"\nturn {number}\n", 2))
@@ -342,8 +342,8 @@ def test_undo_in_the_chat_asks_and_tells_the_model_and_is_refused_elsewhere(lett
         terminal.type("change it\r")
         terminal.until("Changed.")
         terminal.type("/undo\r")
-        terminal.until("1 files · 2 files and messages · 4 cancel")
-        terminal.type("4\r")
+        terminal.until("1 files · 2 files and messages · 3 cancel ›")
+        terminal.type("3\r")
         terminal.until("nothing was changed")
         assert (letta.project / "a.py").read_text() == "two\n"
         refused = letta("undo")
@@ -352,14 +352,14 @@ def test_undo_in_the_chat_asks_and_tells_the_model_and_is_refused_elsewhere(lett
         assert "say /undo there, or close it" in refused.err
         assert "restore   a.py" in letta("undo", "--dry-run").out
         terminal.type("/undo 1\r")
-        terminal.until(times("4 cancel", 2))
+        terminal.until(times(" cancel ›", 2))
         terminal.type("1\r")
         terminal.until("restored  a.py")
         terminal.type("what now?\r")
         terminal.until("I see.")
         assert "changed back: a.py" in json.dumps(server.requests[-1].body)
         terminal.type("/undo --redo\r")
-        terminal.until("1 do it · 4 cancel")
+        terminal.until("1 do it · 2 cancel")
         terminal.type("1\r")
         terminal.until(times("restored  a.py", 2))
         terminal.type("/undo sideways\r")
