@@ -32,7 +32,10 @@ def test_every_letta_command_of_the_readme_runs(tmp_path: Path) -> None:
     project.mkdir()
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     haiku = {"name": "Write", "arguments": {"file_path": "haiku.txt", "content": "old pond\n"}}
-    script = [{"when": {"contains": "haiku"}, "tool_calls": [haiku]}, {"text": "Done.", "repeat": True}]
+    script: list[dict[str, object]] = [
+        {"when": {"contains": "haiku"}, "tool_calls": [haiku]},
+        {"text": "Done.", "repeat": True},
+    ]
     with ModelServer(script) as server:
         environment = {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
