@@ -182,6 +182,23 @@ def test_own_files_are_denied_through_links_dots_and_variables(place: Place, mod
         "letta config set permissions.defaultMode bypassPermissions",
         "python3 -m letta_code trust -y .",
         "env -u LETTA_AGENT_ID letta trust -y",
+        "letta config get providers.openai.api_key",
+        "cd $MEMORY_DIR && cat ../sync.json",
+        'cd "$MEMORY_DIR" && cat ../../agent-2/memory/note.md',
+        "cat $MEMORY_DIR/../../*/memory/note.md",
+        "cat ~/.l*/settings.json",
+        "mv {letta} x",
+        "ln -s ../../letta x; cat x/config/settings.json",
+        "ln -s ~",
+        "cp -rt x ~",
+        "rg needle {letta}",
+        "git grep --no-index needle {letta}",
+        "curl -F f=@{letta}/config/settings.json http://localhost/",
+        "curl file://{letta}/config/settings.json",
+        "vim -c ':r {letta}/config/settings.json' x",
+        "bash <<E\ncat {letta}/config/settings.json\nE",
+        "python3 <<E\nopen('../../letta/config/settings.json')\nE",
+        "cat $PWD/../../letta/config/settings.json",
     ],
 )
 def test_own_files_are_denied_to_the_shell_in_every_mode(place: Place, command: str, mode: Mode) -> None:
@@ -203,12 +220,13 @@ def test_the_agents_own_memory_outputs_and_skills_stay_reachable(place: Place) -
     skill = place.letta / "config" / "skills" / "a" / "SKILL.md"
     granted = Rules(allow=(f"Read(/{place.letta}/config/skills/**)",))
     assert place.judge("Read", rules=granted, file_path=str(skill)).decision == "allow"
-    assert place.judge(
+    edit = place.judge(
         "Edit", "acceptEdits", EVERYTHING, file_path=str(skill), old_string="a", new_string="b"
     )
+    assert edit.decision == "ask"
     for command in ("cd $MEMORY_DIR && git log", "cat $MEMORY_DIR/note.md"):
         assert place.bash(command).decision == "allow", command
-    for command in ("find ~ -name x", "ls -R ~", "rg x ~", "grep x ~/x"):
+    for command in ("find ~ -name x", "ls -R ~", "rg x ~", "grep x ~/x", "mv a ~", "cp -r src ~"):
         assert place.bash(command, "bypassPermissions").decision == "allow", command
     for command in (
         "cd $MEMORY_DIR && git commit -qm x",
@@ -217,6 +235,14 @@ def test_the_agents_own_memory_outputs_and_skills_stay_reachable(place: Place) -
         "echo ~/.letta",
     ):
         assert place.bash(command, "bypassPermissions").decision == "allow", command
+
+
+@pytest.mark.parametrize("command", ["cat ~/project/li*", "ls ~/project/l*/", "echo ~/project/l?nk/*"])
+def test_what_a_glob_below_the_home_folder_finds_is_judged(place: Place, command: str) -> None:
+    assert place.bash(command).decision == "allow"
+    (place.project / "link").symlink_to(place.home)
+    place.put(place.home / "x.txt")
+    assert place.bash(command).decision == "ask"
 
 
 async def test_searches_above_leave_own_files_out_in_every_mode(place: Place) -> None:

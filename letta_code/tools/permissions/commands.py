@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,13 +54,17 @@ _RECURSIVE = r"-[A-Za-z]*[rR].*|--(?:dereference-)?rec.*"
 _READS_BELOW = {
     **dict.fromkeys(("tar", "rsync", "zip", "7z", "ag", "ack"), ""),
     **dict.fromkeys(("grep", "egrep", "fgrep", "diff", "scp"), _RECURSIVE),
-    **{"cp": r"-[A-Za-z]*[aRr].*|--(?:rec|arch).*", "rg": r"-[A-Za-z]*[.u].*|--hidden|--unrestricted"},
-    **{"find": r"-exec.*|-ok.*"},
+    **{"cp": r"-[A-Za-z]*[aRr].*|--(?:rec|arch).*", "rg": ""},
+    **{"find": r"-exec.*|-ok.*", "git": r"--no-index"},
+    **dict.fromkeys(("ln", "mv"), ""),
 }
-"""Commands that read all files below a folder, and the option that makes them do so."""
+"""Commands that read all files below a folder, or put it where it has another name, and the option that
+makes them do so."""
+_INTO_THE_LAST = frozenset({"cp", "ln", "mv", "rsync", "scp"})
+"""Commands whose last word is where they write."""
 _NAMED_TO_BE_LEFT_OUT = re.compile(r"--(?:exclude|ignore)[a-z-]*=|--i?glob=!|!")
-_PERSONS_COMMANDS = {"trust": "", "config": "set"}
-"""What an agent must not run: commands of `letta`, and the word that has to follow (any, when empty)."""
+_PERSONS_COMMANDS = frozenset({"config", "trust"})
+"""Commands of `letta` that an agent must not run: they change, or show, what it may do and keys."""
 
 
 class CommandJudge:
@@ -73,7 +78,7 @@ class CommandJudge:
     def judge(self, command: str) -> Verdict:
         """May `command` run?"""
         code = parse(command)
-        places = Places(code, self._workspace.project, str(Path.home()))
+        places = Places(code, self._workspace.project, str(Path.home()), self._workspace.memory)
         exactly = self._granted_whole(command)
         verdicts = [self._forbidden(command, code, places), self._out_of_reach(command, code, places)]
         if not exactly:
@@ -137,22 +142,31 @@ class CommandJudge:
             part is not None and re.fullmatch(pattern, part) for part in ("", *simple.argv[1:])
         ):
             return None
+        name, options = _name(simple), [part for part in simple.argv[1:] if part and part.startswith("-")]
+        into = name in _INTO_THE_LAST and len(simple.argv) - len(options) > 2
+        if into and not any(re.match(r"-[A-Za-z]*t|--t", part) for part in options):
+            simple = replace(simple, argv=simple.argv[:-1])
         named = [path for path in islice(self._files_of((simple,), places), MOST) if path.is_dir()]
-        for path in named or places.folders:
-            for closed in self._paths.own.below(resolved(path)):
-                if closed.exists():
+        shown = name != "rg" or any(re.match(r"-[A-Za-z]*[.u]|--(?:hid|unr)", part) for part in options)
+        for path in named or (() if name in _INTO_THE_LAST else places.folders):
+            for closed in self._paths.own.below(real := resolved(path)):
+                hidden = any(part.startswith(".") for part in closed.relative_to(real).parts)
+                if closed.exists() and (shown or not hidden):
                     return closed
         return None
 
     def _named_somewhere(self, command: str) -> Verdict:
         """Whether the text of a command whose words are not all known names a closed folder."""
         known = {"HOME": os.path.expanduser("~"), "LETTA_HOME": os.environ.get("LETTA_HOME", "")}
+        known["PWD"] = str(self._workspace.project)
         if self._workspace.memory is not None:
             known["MEMORY_DIR"] = str(self._workspace.memory)
         text = re.sub(r"(?<![\w~./])~(?=/)", "$HOME", re.sub(r"['\"]", "", command))
-        text = re.sub(r"\$\{?(HOME|LETTA_HOME|MEMORY_DIR)\b\}?", lambda match: known.get(match[1], ""), text)
-        for match in re.finditer(r"(>?)[ \t]*(/[^\s`;|&()<>,]*)", text):
-            path = resolved(Path(os.path.normpath(match[2])))
+        text = re.sub(
+            r"\$\{?(HOME|LETTA_HOME|MEMORY_DIR|PWD)\b\}?", lambda match: known.get(match[1], ""), text
+        )
+        for match in re.finditer(r"(>?)[ \t]*((?:\.\.)?/[^\s`;|&()<>,]*)", text):
+            path = resolved(Path(os.path.normpath(self._workspace.project / match[2])))
             verdict = self._paths.closed(path, "write" if match[1] else "read")
             if verdict.decision == "deny":
                 return verdict
@@ -190,15 +204,9 @@ class CommandJudge:
             values = {part.partition("=")[2] for part in left_out} - set(simple.argv)
             for known in candidates(simple):
                 if known not in left_out and known not in values:
-                    yield from self._meant(known, places, globs=False)
+                    yield from places.paths(known)
             for choice in listed(simple):
-                yield from self._meant(choice, places, globs=True)
-
-    def _meant(self, word: str, places: Places, *, globs: bool) -> Iterator[Path]:
-        if word.startswith(("$MEMORY_DIR", "${MEMORY_DIR}")):
-            yield self._workspace.absolute(word)
-        else:
-            yield from places.paths(word, globs=globs)
+                yield from places.paths(choice, globs=True)
 
     def _judge_reading(self, command: str, code: ShellCode, places: Places) -> list[Verdict]:
         """What commands that only read may read without a question."""
@@ -271,9 +279,7 @@ class CommandJudge:
                 return Verdict("ask", "what it reads is not known")
             return planning() if mode == "plan" else Verdict("ask", "where it writes is not known")
         kind: Kind = "write" if redirect.write else "read"
-        return strictest(
-            self._paths.judge("Bash", kind, path) for path in self._meant(target, places, globs=True)
-        )
+        return strictest(self._paths.judge("Bash", kind, path) for path in places.paths(target, globs=True))
 
     # Commands -------------------------------------------------------------------------------------
 
@@ -306,9 +312,13 @@ class CommandJudge:
 
 def _hides_names(simple: SimpleCommand) -> bool:
     """Whether a command may name files where they are not found: words that are only known at run time,
-    and programs in other languages."""
+    and programs that take them inside of other words or as part of code."""
     return None in simple.argv or bool(
-        re.fullmatch(r"python[\d.]*|node|deno|bun|perl|ruby|php|lua|[gmn]?awk|sed|ssh|eval", _name(simple))
+        re.fullmatch(
+            r"python[\d.]*|node|deno|bun|perl|ruby|php|lua|[gmn]?awk|sed|ssh|eval|curl|wget|n?vim?|e[dx]"
+            r"|(?:ba|da|z|k)?sh",
+            _name(simple),
+        )
     )
 
 
@@ -320,10 +330,7 @@ def _persons_command(simple: SimpleCommand) -> bool:
     elif name != "letta":
         return False
     given = [part for part in words[1:] if not part.startswith("-")]
-    for at, part in enumerate(given):
-        if part in _PERSONS_COMMANDS:
-            return not _PERSONS_COMMANDS[part] or given[at + 1 : at + 2] == [_PERSONS_COMMANDS[part]]
-    return False
+    return not _PERSONS_COMMANDS.isdisjoint(given)
 
 
 def _name(simple: SimpleCommand) -> str:

@@ -55,7 +55,9 @@ class Places:
     """The folders that a command may be in: `start`, and those it changes to. `unknown` when that
     cannot be told."""
 
-    def __init__(self, code: ShellCode, start: Path, home: str) -> None:
+    def __init__(self, code: ShellCode, start: Path, home: str, memory: Path | None = None) -> None:
+        """`memory` is what `$MEMORY_DIR` stands for."""
+        self._memory = memory
         self.folders = [start]
         self.unknown = False
         if code.enters is not None:  # nothing but this `cd` runs where it starts
@@ -83,7 +85,7 @@ class Places:
             self.unknown = True
             return
         for folder in list(self.folders):
-            entered = under(folder, target)
+            entered = self.under(folder, target)
             # bash goes up by the name it knows, programs by where a link really leads
             for each in (entered, Path(os.path.normpath(entered))):
                 if each not in self.folders:
@@ -92,16 +94,19 @@ class Places:
     def paths(self, word: str, *, globs: bool = False) -> Iterator[Path]:
         """Every path that `word` may mean, not resolved."""
         for folder in self.folders:
-            yield under(folder, word)
+            yield self.under(folder, word)
             if globs and not word.startswith("-") and re.search(r"[*?\[]", word):
-                pattern = "/".join(re.sub(r"\[.*", "*", part) for part in word.split("/"))
+                pattern = str(self.under(Path(), word))
+                pattern = "/".join(re.sub(r"\[.*", "*", part) for part in pattern.split("/"))
                 for found in islice(iglob(pattern, root_dir=folder), MOST):
                     yield folder / found
 
-
-def under(folder: Path, path: str) -> Path:
-    """`path` as seen from `folder`, `~` expanded."""
-    return folder / os.path.expanduser(path)
+    def under(self, folder: Path, path: str) -> Path:
+        """`path` as seen from `folder`, `~` and `$MEMORY_DIR` expanded."""
+        variable = re.match(r"\$(?:MEMORY_DIR|\{MEMORY_DIR\})(?=/|\Z)", path)
+        if variable and self._memory is not None:
+            return self._memory / path[variable.end() :].lstrip("/")
+        return folder / os.path.expanduser(path)
 
 
 def candidates(simple: SimpleCommand) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from letta_code.tools.shell_code.paths import Places, candidates, under
+from letta_code.tools.shell_code.paths import Places, candidates
 from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand
 from letta_code.tools.shell_code.wrappers import base_name
 
@@ -108,7 +108,8 @@ def _recursive(words: list[str]) -> bool:
 
 
 def _folders(words: list[str], places: Places) -> list[Path]:
-    given = [under(folder, part) for folder in places.folders for part in words if not part.startswith("-")]
+    known = [part for part in words if not part.startswith("-")]
+    given = [places.under(folder, part) for folder in places.folders for part in known]
     return [folder for folder in given if folder.is_dir()] or list(places.folders)
 
 
@@ -119,7 +120,7 @@ def _before_options(words: list[str]) -> list[str]:
 
 def _grep_filter(words: list[str]) -> Callable[[str], bool]:
     values: dict[str, list[str]] = {"include": [], "exclude": []}
-    for part, behind in zip(words, [*words[1:], ""], strict=True):
+    for part, behind in zip(words, [*words[1:], ""], strict=False):
         if match := re.match(r"--(include|exclude)=(.*)", part, re.DOTALL):
             values[match[1]].append(match[2])
         elif part in ("-g", "--glob"):

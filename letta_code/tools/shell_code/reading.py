@@ -47,7 +47,7 @@ _ANY_ARGUMENTS = frozenset(
     }
 )
 _PRINTS_VERSION = {
-    **dict.fromkeys(("python", "python3", "pip", "pip3"), ("--version", "-V")),
+    **dict.fromkeys(("python", "python3"), ("--version", "-V")),
     **{"node": ("--version", "-v"), "npm": ("--version", "-v"), "go": ("version",), "java": ("-version",)},
     **dict.fromkeys(("bash", "curl", "docker", "gcc", "gh", "git", "jq", "make"), ("--version",)),
     **dict.fromkeys(("rg", "ruby", "sed", "tar", "uv"), ("--version",)),
