@@ -104,7 +104,7 @@ class ModelError(LettaError):
 
     `kind` is one of `ModelErrorKind`; `retry_after` is the server's own wish in seconds, when it
     gave one; `status` is the HTTP status, when there was one; `silent` says that a whole idle timeout
-    was spent on waiting.
+    was spent on waiting; `again` is what the server itself said about sending the request again.
     """
 
     def __init__(
@@ -116,9 +116,11 @@ class ModelError(LettaError):
         retry_after: float | None = None,
         status: int | None = None,
         silent: bool = False,
+        again: bool | None = None,
     ) -> None:
         super().__init__(message, hint)
         self.silent = silent
+        self.again = again
         self.kind: ModelErrorKind = kind
         self.retry_after = retry_after
         self.status = status

@@ -45,7 +45,8 @@ class RetryPolicy:
         Raises:
             ModelError: it is not to be sent again: `error` itself, or one that says why not.
         """
-        if not error.retryable or attempt > (self.after_silence if error.silent else self.attempts):
+        may = error.retryable if error.again is None else error.again
+        if not may or attempt > (self.after_silence if error.silent else self.attempts):
             raise error
         if error.retry_after is not None and error.retry_after > self.longest:
             raise ModelError(

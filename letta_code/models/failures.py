@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from email.utils import parsedate_to_datetime
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
 from letta_code.core.text import one_line, well_formed
@@ -40,14 +40,16 @@ _STATUS: dict[int, ModelErrorKind] = {
     501: "invalid_request",
     505: "invalid_request",
 }
-_LABELS: tuple[tuple[re.Pattern[str], ModelErrorKind], ...] = (
+_Kinds = tuple[tuple[re.Pattern[str], ModelErrorKind], ...]
+_LABELS: _Kinds = (
     (re.compile(r"rate_limit", re.IGNORECASE), "rate_limited"),
     (
         re.compile(r"overloaded|server_error|api_error|timeout|unavailable|capacity", re.IGNORECASE),
         "overloaded",
     ),
 )
-_CODES: tuple[tuple[re.Pattern[str], ModelErrorKind], ...] = (
+_CODES: _Kinds = (
+    *_LABELS,
     (re.compile(r"authentication|permission|api_key", re.IGNORECASE), "auth"),
     (re.compile(r"not_found", re.IGNORECASE), "not_found"),
     (re.compile(r"too_large", re.IGNORECASE), "context_overflow"),
@@ -102,7 +104,12 @@ def from_status(status: int, body: object, headers: Mapping[str, str], endpoint:
         hint = "set that address as the base URL, if you trust it"
     message = f"{endpoint.provider} answered {status}" + (f": {words}" if words else "")
     return ModelError(
-        redact(message, endpoint), kind, hint=hint, retry_after=retry_after(headers), status=status
+        redact(message, endpoint),
+        kind,
+        hint=hint,
+        retry_after=retry_after(headers),
+        status=status,
+        again={"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower()),
     )
 
 
@@ -132,14 +139,17 @@ def _judged(status: int | None, words: str, code: str, endpoint: Endpoint) -> tu
     if status is not None:
         kind = _STATUS.get(status, "overloaded" if status >= 500 else "invalid_request")
     else:
-        kind = next((kind for pattern, kind in _LABELS if pattern.search(label)), "broken_stream")
-        if kind == "broken_stream":
-            kind = next((kind for pattern, kind in _CODES if pattern.search(code)), kind)
+        # Words of a bad request may well speak of a timeout; they count where no code says anything.
+        kind = _named(_CODES, code) or _named(_LABELS, words) or "broken_stream"
     if status in (None, 400, 413, 422, 500) and _OVERFLOW.search(label):
         kind = "context_overflow"
     if status == 402 or (status in (None, 400, 403, 429) and _NO_CREDIT.search(label)):
         return "auth", "the account has no credit left: add some, or use another key"
     return kind, _hint(kind, endpoint)
+
+
+def _named(kinds: _Kinds, text: str) -> ModelErrorKind | None:
+    return next((kind for pattern, kind in kinds if pattern.search(text)), None)
 
 
 def _status_in(body: Mapping[str, Any]) -> int | None:
@@ -164,7 +174,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = float(value) / scale
         except ValueError:
             try:
-                seconds = parsedate_to_datetime(value).timestamp() - time.time()
+                date = parsedate_tz(value)
+                if date is None:
+                    continue
+                seconds = mktime_tz(date) - time.time()  # without a zone it is UTC: HTTP knows no other
             except (ValueError, OverflowError):
                 continue
         if seconds == seconds and seconds != float("inf"):
@@ -209,10 +222,9 @@ def _words(body: object) -> tuple[str, str]:
     if not isinstance(inner, Mapping):
         return "", ""
     words = inner.get("message") or inner.get("detail") or body.get("message") or ""
-    code = inner.get("code") or inner.get("type") or ""
-    if inner.get("type") and isinstance(code, int):
-        code = inner["type"]
-    return one_line(well_formed(words if isinstance(words, str) else json.dumps(words)), 300), str(code)
+    codes = dict.fromkeys(str(inner[key]) for key in ("code", "type") if inner.get(key))
+    words = words if isinstance(words, str) else json.dumps(words)
+    return one_line(well_formed(words), 300), one_line(well_formed(" ".join(codes)), 100)
 
 
 def _page(text: str) -> str:

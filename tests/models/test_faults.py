@@ -7,11 +7,11 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
 from typing import Any
 
 import pytest
 
+from letta_code.agent.retry import RetryPolicy
 from letta_code.errors import ModelError
 from letta_code.models.failures import retry_after
 from letta_code.models.providers import open_model
@@ -52,15 +52,37 @@ async def test_c12_retry_after_is_read(way: Way) -> None:
     assert error.retry_after == 2.0
 
 
-def test_c12_every_form_of_retry_after() -> None:
+@ways
+async def test_c12_a_server_that_says_itself_whether_to_send_again_is_believed(way: Way) -> None:
+    policy = RetryPolicy(base=0)
+    busy = await failure(way, {"status": 529, "headers": {"x-should-retry": "false"}})
+    with pytest.raises(ModelError):
+        policy.wait(busy, 1)
+    assert busy.exit_code == 75
+    odd = await failure(way, {"status": 400, "headers": {"x-should-retry": "true"}})
+    assert policy.wait(odd, 1) == 0
+    with pytest.raises(ModelError):
+        policy.wait(odd, 6)
+
+
+def test_c12_every_form_of_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     assert retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
     assert retry_after({"retry-after": "-3"}) == 0.0
     assert retry_after({"retry-after": "soon"}) is None
     assert retry_after({"retry-after": "nan"}) is None
     assert retry_after({}) is None
-    later = retry_after({"retry-after": formatdate(time.time() + 100, usegmt=True)})
-    assert later is not None
-    assert 90 < later <= 100
+    for nothing in ("", " ", "inf", "1e999", "[1]", "1, 2", "Sun, 99 Foo 2020 99:99:99 GMT"):
+        assert retry_after({"retry-after-ms": nothing, "retry-after": nothing}) is None
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    moment = time.gmtime(time.time() + 100)
+    forms = ("%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y")
+    for form in (*forms, "%a, %d %b %Y %H:%M:%S -0000"):
+        later = retry_after({"retry-after": time.strftime(form, moment)})
+        assert later is not None
+        assert 90 < later <= 100, form
+    monkeypatch.undo()
+    time.tzset()
 
 
 @ways

@@ -134,6 +134,10 @@ async def test_chunks_that_are_none(way: Way) -> None:
         ({"code": "context_length_exceeded", "message": "no"}, "context_overflow"),
         ({"code": "insufficient_quota", "message": "no"}, "auth"),
         ({"message": "something odd"}, "broken_stream"),
+        ({"message": "no capacity"}, "overloaded"),
+        ({"type": "invalid_request_error", "message": "timeout: not allowed"}, "invalid_request"),
+        ({"code": "odd", "type": "authentication_error", "message": "capacity"}, "auth"),
+        ({"message": "503 of 404 tools failed"}, "broken_stream"),
     ],
     ids=lambda value: str(value)[:40],
 )
