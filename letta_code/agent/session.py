@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from letta_code.agent.counting import Counter
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
 from letta_code.agent.retry import RetryPolicy
@@ -70,6 +71,7 @@ class Session:
     busy: bool = False
     syncing: BackgroundSync | None = None
     fallback: Fallback | None = None
+    counter: Counter = field(default_factory=Counter)
 
     def turn(self, text: str, ask: Ask) -> Turn:
         """A turn with the person's `text`. It starts when its events are read.

@@ -265,6 +265,7 @@ class Turn:
             request = self._request(prepared)
             completed = await self._asking.answer(step, request)
             if completed is not None:
+                self._session.counter.learn(request, completed.usage)
                 return prepared, request, completed
 
     def _tell(self, completed: Completed) -> None:
