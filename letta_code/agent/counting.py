@@ -1,5 +1,5 @@
-"""How many tokens a request takes. The provider's usage is the truth: each answer corrects the estimate of the
-next request.
+"""How many tokens a request takes. The provider's usage is the truth: each answer corrects the estimate of
+the next request.
 
 Counts only. What is too much, and what is done about it, is not decided here.
 """
