@@ -281,6 +281,22 @@ def test_denied_reads_are_denied_in_every_mode(place: Place, command: str) -> No
     assert place.judge(command, "default", rules).decision == "deny"
 
 
+def test_quoted_names_that_look_like_home_or_memory_are_judged_as_they_are(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = place.workspace.project
+    monkeypatch.setenv("HOME", str(project))  # what `~` means lies in the project
+    (project / "f").write_text("x")
+    for name, commands in (
+        ("$MEMORY_DIR", ("cat '{}/f'", "cat \\{}/f", "cd '{}' && cat f", "cat < '{}/f'", "grep -r x '{}'")),
+        ("~", ("cat '{}/f'", "cat \\{}/f", "cd '{}' && cat f", "x='{}/f'; cat \"$x\"")),
+    ):
+        assert place.judge(f"cat {name}/f").decision == "allow"
+        (project / name).symlink_to(project.parent / "out")
+        for command in (*commands, "echo x > '{}/f'"):
+            assert place.judge(command.format(name), "acceptEdits").decision == "ask", command
+
+
 @pytest.mark.parametrize(
     "command",
     ["git >/dev/null push", "git 2>&1 push x", "git <<EOF push\nx\nEOF", ">/dev/null git push"],

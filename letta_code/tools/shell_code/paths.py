@@ -85,28 +85,34 @@ class Places:
             self.unknown = True
             return
         for folder in list(self.folders):
-            entered = self.under(folder, target)
-            # bash goes up by the name it knows, programs by where a link really leads
-            for each in (entered, Path(os.path.normpath(entered))):
-                if each not in self.folders:
-                    self.folders.append(each)
+            for entered in self.meant(folder, target):
+                # bash goes up by the name it knows, programs by where a link really leads
+                for each in (entered, Path(os.path.normpath(entered))):
+                    if each not in self.folders:
+                        self.folders.append(each)
 
     def paths(self, word: str, *, globs: bool = False) -> Iterator[Path]:
         """Every path that `word` may mean, not resolved."""
         for folder in self.folders:
-            yield self.under(folder, word)
-            if globs and not word.startswith("-") and re.search(r"[*?\[]", word):
-                pattern = str(self.under(Path(), word))
-                pattern = "/".join(re.sub(r"\[.*", "*", part) for part in pattern.split("/"))
-                for found in islice(iglob(pattern, root_dir=folder), MOST):
-                    yield folder / found
+            for spelled in self._spelled(folder, word):
+                yield folder / spelled
+                if globs and not word.startswith("-") and re.search(r"[*?\[]", word):
+                    pattern = "/".join(re.sub(r"\[.*", "*", part) for part in spelled.split("/"))
+                    for found in islice(iglob(pattern, root_dir=folder), MOST):
+                        yield folder / found
 
-    def under(self, folder: Path, path: str) -> Path:
-        """`path` as seen from `folder`, `~` and `$MEMORY_DIR` expanded."""
-        variable = re.match(r"\$(?:MEMORY_DIR|\{MEMORY_DIR\})(?=/|\Z)", path)
-        if variable and self._memory is not None:
-            return self._memory / path[variable.end() :].lstrip("/")
-        return folder / os.path.expanduser(path)
+    def meant(self, folder: Path, word: str) -> list[Path]:
+        """Every path that `word` may mean in `folder`."""
+        return [folder / spelled for spelled in self._spelled(folder, word)]
+
+    def _spelled(self, folder: Path, word: str) -> list[str]:
+        """`word` with `~` and `$MEMORY_DIR` expanded, and also as it is where such a name exists: it may
+        have been quoted."""
+        first, _, rest = word.partition("/")
+        expanded = os.path.expanduser(word)
+        if first in ("$MEMORY_DIR", "${MEMORY_DIR}"):
+            expanded = f"{self._memory or ''}/{rest}"
+        return [expanded, *([word] if expanded != word and os.path.lexists(folder / first) else [])]
 
 
 def candidates(simple: SimpleCommand) -> list[str]:

@@ -109,7 +109,7 @@ def _recursive(words: list[str]) -> bool:
 
 def _folders(words: list[str], places: Places) -> list[Path]:
     known = [part for part in words if not part.startswith("-")]
-    given = [places.under(folder, part) for folder in places.folders for part in known]
+    given = [path for folder in places.folders for part in known for path in places.meant(folder, part)]
     return [folder for folder in given if folder.is_dir()] or list(places.folders)
 
 
