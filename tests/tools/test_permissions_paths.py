@@ -116,6 +116,18 @@ def test_a24_no_way_out_through_links_or_dots(place: Place, mode: Mode) -> None:
             assert place.judge("Write", str(way), mode, rules).decision == "ask", way
 
 
+def test_a24_a_rule_for_reading_in_the_project_leads_out_by_no_link(place: Place) -> None:
+    (place.project / "docs").symlink_to(place.outside)
+    (place.project / "conf").mkdir()
+    (place.outside / "credentials").write_text("x")
+    (place.project / "conf" / ".env").symlink_to(place.outside / "credentials")
+    rules = Rules(allow=("Read(docs/**)", "Read(conf/.env)", "Read(~x/**)"))
+    for name in ("docs/v", "docs", "conf/.env"):
+        assert place.judge("Read", name, rules=rules).decision == "ask", name
+        granted = Rules(allow=(f"Read(/{place.outside}/**)", f"Read(/{place.project}/conf/.env)"))
+        assert place.judge("Read", name, rules=granted).decision == "allow", name
+
+
 def test_a24_links_inside_are_no_obstacle(place: Place) -> None:
     (place.project / "inner").symlink_to("src")
     assert place.judge("Write", "inner/x", "acceptEdits").decision == "allow"

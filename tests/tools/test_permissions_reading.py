@@ -272,7 +272,7 @@ def test_reading_elsewhere_or_unknown_asks(place: Place, command: str) -> None:
             "python x.py .env",
             "cat >/dev/null .env",
         ),
-        "git -C src diff --no-index secret/k x",
+        *("git -C src diff --no-index secret/k x", "python x.py $PWD/.env", "x -v $PWD/src/secret:/x"),
     ],
 )
 def test_denied_reads_are_denied_in_every_mode(place: Place, command: str) -> None:

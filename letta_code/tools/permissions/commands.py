@@ -62,6 +62,8 @@ _READS_BELOW = {
 makes them do so."""
 _INTO_THE_LAST = frozenset({"cp", "ln", "mv", "rsync", "scp"})
 """Commands whose last word is where they write."""
+_TAKE_TEXT = frozenset({"gh", "git", "letta"})
+"""Commands whose words are often text for people, and the files among them words of their own."""
 _NAMED_TO_BE_LEFT_OUT = re.compile(r"--(?:exclude|ignore)[a-z-]*=|--i?glob=!|!")
 _PERSONS_COMMANDS = frozenset({"config", "trust"})
 """Commands of `letta` that an agent must not run: they change, or show, what it may do and keys."""
@@ -156,18 +158,16 @@ class CommandJudge:
         return None
 
     def _named_somewhere(self, command: str) -> Verdict:
-        """Whether the text of a command whose words are not all known names a closed folder."""
+        """What is said about files that stand anywhere in a command which may open more than its words."""
         known = {"HOME": os.path.expanduser("~"), "LETTA_HOME": os.environ.get("LETTA_HOME", "")}
-        known["PWD"] = str(self._workspace.project)
-        if self._workspace.memory is not None:
-            known["MEMORY_DIR"] = str(self._workspace.memory)
+        known |= {"PWD": str(self._workspace.project), "MEMORY_DIR": str(self._workspace.memory or "")}
         text = re.sub(r"(?<![\w~./])~(?=/)", "$HOME", re.sub(r"['\"]", "", command))
-        text = re.sub(
-            r"\$\{?(HOME|LETTA_HOME|MEMORY_DIR|PWD)\b\}?", lambda match: known.get(match[1], ""), text
-        )
-        for match in re.finditer(r"(>?)[ \t]*((?:\.\.)?/[^\s`;|&()<>,]*)", text):
-            path = resolved(Path(os.path.normpath(self._workspace.project / match[2])))
-            verdict = self._paths.closed(path, "write" if match[1] else "read")
+        variable = re.compile(rf"\$(?:\{{({'|'.join(known)})\b[^}}]*\}}|({'|'.join(known)})\b)")
+        text = variable.sub(lambda match: known[match[1] or match[2]], text)
+        for match in re.finditer(r"(>?)[ \t]*((?:\.\.)?/[^\s`;|&()<>,:]*)", text):
+            verdict = self._paths.denied(
+                "write" if match[1] else "read", Path(os.path.normpath(self._workspace.project / match[2]))
+            )
             if verdict.decision == "deny":
                 return verdict
         return ALLOW
@@ -311,15 +311,9 @@ class CommandJudge:
 
 
 def _hides_names(simple: SimpleCommand) -> bool:
-    """Whether a command may name files where they are not found: words that are only known at run time,
-    and programs that take them inside of other words or as part of code."""
-    return None in simple.argv or bool(
-        re.fullmatch(
-            r"python[\d.]*|node|deno|bun|perl|ruby|php|lua|[gmn]?awk|sed|ssh|eval|curl|wget|n?vim?|e[dx]"
-            r"|(?:ba|da|z|k)?sh",
-            _name(simple),
-        )
-    )
+    """Whether a command may open files that are no words of it: words that are only known at run time, and
+    programs that may take names as part of code or of other words."""
+    return None in simple.argv or not (reads(simple) or _name(simple) in _TAKE_TEXT)
 
 
 def _persons_command(simple: SimpleCommand) -> bool:

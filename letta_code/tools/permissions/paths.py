@@ -117,9 +117,10 @@ class PathJudge:
         if kind == "write" and (special := self._special(path)):
             return special
         # A rule relative to the project cannot lead out of it by a link.
-        within = kind == "read" or _inside(path, self._roots)
-        allowing = tuple(rule for rule in standing.allow if within or rule.pattern.startswith(("//", "~")))
-        if self._about(allowing, kind, path, path) or (within and naming(standing.allow, tool)):
+        within = _inside(path, self._roots)
+        allowing = tuple(rule for rule in standing.allow if within or rule.pattern.startswith(("//", "~/")))
+        everywhere = within or kind == "read"
+        if self._about(allowing, kind, path, path) or (everywhere and naming(standing.allow, tool)):
             return ALLOW
         shown = one_line(str(path))
         if kind == "read":
