@@ -124,6 +124,14 @@ class Paths:
         """Which folders' settings the person trusts."""
         return self.data / "trust.json"
 
+    def recall_index(self) -> Path:
+        """What makes conversations searchable: derived from the transcripts, safe to delete."""
+        return self.data / "index.db"
+
+    def archive(self) -> Path:
+        """The passages that agents put into their archives."""
+        return self.data / "archive.db"
+
     def typed_lines(self) -> Path:
         """What the person typed in chats, for the line editor's history."""
         return self.data / "history"
