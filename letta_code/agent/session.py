@@ -73,6 +73,10 @@ class Session:
     fallback: Fallback | None = None
     counter: Counter = field(default_factory=Counter)
 
+    def __post_init__(self) -> None:
+        self.counter.use(self.model.info)
+        self.counter.resume(self.conversation.history)
+
     def turn(self, text: str, ask: Ask) -> Turn:
         """A turn with the person's `text`. It starts when its events are read.
 
@@ -90,6 +94,7 @@ class Session:
     def set_model(self, model: Model) -> Model:
         """Use `model` from the next request on; returns the one used before, for the caller to close."""
         before, self.model = self.model, model
+        self.counter.use(model.info)
         return before
 
     async def close(self) -> tuple[str, ...]:

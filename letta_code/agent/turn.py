@@ -236,8 +236,9 @@ class Turn:
 
     def _prepare(self) -> Prepared:
         session = self._session
+        history = session.conversation.history
         prepared = session.prompts.prepare(
-            session.conversation.last_prompt, self._asking.model.info.system_messages
+            history.last_prompt, self._asking.model.info.system_messages, compacted=history.compacted
         )
         self._totals.revision = prepared.key.seen
         if prepared.warning and prepared.warning not in self._warned:
@@ -263,6 +264,7 @@ class Turn:
                 self._emit(StepStarted(step))
                 began = True
             request = self._request(prepared)
+            self._session.counter.use(self._asking.model.info)
             completed = await self._asking.answer(step, request)
             if completed is not None:
                 self._session.counter.learn(request, completed.usage)
