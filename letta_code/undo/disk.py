@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from letta_code.nofollow import folder_of, open_file
-from letta_code.undo.states import ABSENT, State
+from letta_code.nofollow import folder_of, open_file, open_folder
+from letta_code.undo.states import ABSENT, Kind, State
 
 HASHED = 50_000_000
 """Bytes of the largest file that is read to be compared; the file tools change no larger one."""
@@ -35,7 +35,36 @@ def look(path: str, limit: int = HASHED) -> tuple[State, bytes]:
     except FileNotFoundError:
         return ABSENT, b""
     except OSError as error:
-        return State("unreadable", problem=_words(error)), b""
+        kind: Kind = "behind" if error.errno in (errno.ELOOP, errno.ENOTDIR) else "unreadable"
+        return State(kind, problem=_words(error)), b""
+
+
+def held(path: str) -> State:
+    """The file or symlink at `path`: absent also where a folder is, or where a part of the path is none."""
+    now, _ = look(path)
+    return ABSENT if now.kind in ("folder", "behind") else now
+
+
+def entries(folder: str) -> list[str] | None:
+    """The paths of what is in a folder; None when it cannot be listed."""
+    try:
+        handle = open_folder(Path(folder))
+        try:
+            return [os.path.join(folder, name) for name in os.listdir(handle)]
+        finally:
+            os.close(handle)
+    except OSError:
+        return None
+
+
+def missing_folders(path: Path) -> tuple[str, ...]:
+    """The folders that have to be made before `path` can be, outermost first."""
+    found: list[str] = []
+    for folder in path.parents:
+        if folder.is_dir() and not folder.is_symlink():
+            break
+        found.insert(0, str(folder))
+    return tuple(found)
 
 
 def _look(folder: int, name: str, limit: int = HASHED) -> tuple[State, bytes]:
@@ -67,8 +96,6 @@ def put_file(path: str, raw: bytes, mode: int, expected: State, shared: bool) ->
         status = _still(folder, name, expected)
         if status is None or not stat.S_ISREG(status.st_mode):
             _replace(folder, name, raw, mode, None)
-        elif not os.access(name, os.W_OK, dir_fd=folder):
-            raise Blocked("it is write-protected")
         elif shared and status.st_nlink > 1:
             _rewrite(folder, name, raw, mode)
         else:

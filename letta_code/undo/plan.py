@@ -4,12 +4,13 @@ files' present states are asked from the caller.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from letta_code.undo.states import ABSENT, Change, State
-from letta_code.undo.store import Command, Log
+from letta_code.undo.store import KEPT, Command, Log
 
 Action = Literal["restore", "remove", "nothing", "leave"]
 Why = Literal["", "newer", "command", "between", "unsure", "gone", "blocked", "lost"]
@@ -35,6 +36,16 @@ class FilePlan:
     by_command: bool = False
     folders: tuple[str, ...] = ()
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a plan has to ask: what is at a path now, whether a state's content is kept, and which paths are
+    in a folder (None: not known)."""
+
+    now: Callable[[str], State]
+    kept: Callable[[State], bool]
+    entries: Callable[[str], Iterable[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +81,51 @@ def planned(
     log: Log,
     changes: Iterable[Change],
     options: Options,
-    now: Callable[[str], State],
-    kept: Callable[[State], bool],
+    facts: Facts,
 ) -> tuple[FilePlan, ...]:
-    """The plan for `changes` (those of the chosen turns, in order), file by file. `now` tells what a path
-    holds, `kept` whether a state's content is there."""
-    by_path: dict[str, list[Change]] = {}
+    """The plan for `changes` (those of the chosen turns, in order), file by file."""
+    by_path = _by_path(changes)
+    by_commands = _by_path(change for change in log.changes if change.by_command)
+
+    def plan(path: str, now: State) -> FilePlan:
+        chosen = [change for change in by_path[path] if options.commands or not change.by_command]
+        plan = _file(chosen, by_commands.get(path, ()), now, options, facts.kept)
+        skipped = [change for change in by_path[path] if change.order < chosen[0].order]
+        if skipped and not plan.why and plan.action in ("restore", "remove"):
+            plan = replace(plan, why="between", command=skipped[-1].command)
+        return plan
+
+    tools = {path for path, those in by_path.items() if not all(change.by_command for change in those)}
+    plans = {path: plan(path, facts.now(path)) for path in (by_path if options.commands else tools)}
+    cleared = _cleared(plans.values(), facts)
+    for path, first in plans.items():
+        if first.now.kind in ("folder", "behind") and not cleared.isdisjoint((path, *_parents(path))):
+            plans[path] = plan(path, ABSENT)
+    return tuple(sorted(plans.values(), key=lambda plan: (plan.by_command, plan.path)))
+
+
+def _by_path(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    found: dict[str, list[Change]] = {}
     for change in changes:
-        by_path.setdefault(change.path, []).append(change)
-    plans = []
-    for path, all_of_it in by_path.items():
-        chosen = [change for change in all_of_it if options.commands or not change.by_command]
-        others = [change for change in log.changes if change.path == path and change.by_command]
-        if chosen:
-            plan = _file(chosen, others, now(path), options, kept)
-            skipped = [change for change in all_of_it if change.order < chosen[0].order]
-            if skipped and not plan.why and plan.action in ("restore", "remove"):
-                plan = replace(plan, why="between", command=skipped[-1].command)
-            plans.append(plan)
-    return tuple(sorted(plans, key=lambda plan: (plan.by_command, plan.path)))
+        found.setdefault(change.path, []).append(change)
+    return found
+
+
+def _cleared(plans: Iterable[FilePlan], facts: Facts) -> set[str]:
+    """The paths where nothing is any more when all that is to be removed is."""
+    removed = [plan for plan in plans if plan.action == "remove"]
+    cleared = {plan.path for plan in removed}
+    for folder in sorted({folder for plan in removed for folder in plan.folders}, key=len, reverse=True):
+        entries = facts.entries(folder)
+        if entries is not None and cleared.issuperset(entries):
+            cleared.add(folder)
+    return cleared
+
+
+def _parents(path: str) -> Iterable[str]:
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above
 
 
 def _file(
@@ -120,15 +157,15 @@ def _file(
 
     if now.same(target) and now.mode == target.mode:
         return plan("nothing")
-    if now.kind in ("folder", "other", "unreadable"):
+    if now.kind in ("folder", "other", "unreadable", "behind"):
         return plan("leave", "blocked", now.problem)
     if not options.force:
         if last.unsure and now != ABSENT:
             return plan("leave", "unsure")
         if not now.same(last.after) and not now.same(target):
             return _newer(plan, now, last, by_commands)
-    if now.kind == "file" and not now.sha256:
-        return plan("leave", "blocked", now.problem)
+    if problem := _fixed(now, target, last.after):
+        return plan("leave", "blocked", problem)
     if target == ABSENT:
         return plan("remove")
     if target.kind not in ("file", "link"):
@@ -151,6 +188,18 @@ def _newer(
     if later and later[0].before.same(last.after) and later[-1].after.same(now):
         return plan("leave", "command", command=later[-1].command)
     return plan("leave", "gone" if now == ABSENT else "newer")
+
+
+def _fixed(now: State, target: State, after: State) -> str:
+    """Why a file that is there is not touched."""
+    if now.kind != "file" or (now.sha256 and now.same(target)):
+        return ""
+    if not now.sha256:
+        return now.problem
+    if now.size > KEPT:
+        return f"what it holds now is larger than {KEPT // 1_000_000} MB and cannot be kept"
+    protected = not now.mode & 0o222 and now.mode != after.mode
+    return "it is write-protected" if protected else ""
 
 
 def _chain(chosen: Sequence[Change]) -> int:

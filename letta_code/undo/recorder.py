@@ -17,7 +17,7 @@ from pathlib import Path
 
 from letta_code.errors import StorageError
 from letta_code.undo.copies import Found, ProjectCopies, key_of, latest, survey
-from letta_code.undo.disk import look
+from letta_code.undo.disk import held, missing_folders
 from letta_code.undo.states import ABSENT, COMMAND, Change, State
 from letta_code.undo.store import KEPT, UndoStore
 
@@ -50,17 +50,9 @@ class Recorder:
         Raises:
             StorageError: it could not be kept; the file must not be changed.
         """
-        folders: list[str] = []
-        if before is None:
-            old = ABSENT
-            folder = path.parent
-            while not os.path.lexists(folder):
-                folders.insert(0, str(folder))
-                folder = folder.parent
-        else:
-            old = self._kept(before, path, self._own(turn, str(path)))
+        old = ABSENT if before is None else self._kept(before, path, self._own(turn, str(path)))
         new = State("file", _digest(after), old.mode, len(after))
-        self._store.add_changes([Change(0, turn, tool, str(path), old, new, tuple(folders))])
+        self._store.add_changes([Change(0, turn, tool, str(path), old, new, missing_folders(path))])
 
     def _own(self, turn: int, path: str) -> State | None:
         """What a file tool made of `path` earlier in this turn, when nothing else changed it since."""
@@ -137,7 +129,7 @@ class Recorder:
             young = copy is not None and copy.young
             if now == key and not young:
                 continue
-            state = ABSENT if now is None else look(str(self._project / path))[0]
+            state = ABSENT if now is None else held(str(self._project / path))
             if copy is None or copy.key != key:
                 before = State("file", mode=stat.S_IMODE(key[4]), size=key[0], problem="it was being written")
             else:
@@ -168,7 +160,7 @@ class Recorder:
         for path, target in running.before.links.items():
             if after.links.get(path) == target:
                 continue
-            now, _ = look(str(self._project / path))
+            now = held(str(self._project / path))
             before = State("link", target=target)
             if not now.same(before):
                 changes.append(self._change(running, path, before, now))
@@ -185,7 +177,7 @@ class Recorder:
             key = after.files.get(path)
             if key is not None and key not in moved and latest(key[2]) < known.at:
                 continue  # older than the command: it came with a folder from where nothing was looked at
-            state, _ = look(str(self._project / path))
+            state = held(str(self._project / path))
             if state == ABSENT:
                 continue
             folders = self._made(path, known)

@@ -14,9 +14,9 @@ from typing import Literal
 
 from letta_code.undo import disk
 from letta_code.undo.copies import ProjectCopies, key_of
-from letta_code.undo.plan import FilePlan, Options, doubtful, pending, planned, turns_to_undo
+from letta_code.undo.plan import Facts, FilePlan, Options, doubtful, pending, planned, turns_to_undo
 from letta_code.undo.states import ABSENT, COMMAND, Change, State
-from letta_code.undo.store import KEPT, Command, UndoStore
+from letta_code.undo.store import Command, UndoStore
 
 Result = Literal["restored", "removed", "unchanged", "left"]
 
@@ -135,12 +135,13 @@ class Undo:
                 states[path], _ = disk.look(path)
             return states[path]
 
-        plans = planned(log, changes, options, now, self._kept)
+        facts = Facts(now, self._kept, disk.entries)
+        plans = planned(log, changes, options, facts)
         covered = {plan.path for plan in plans}
         others: tuple[FilePlan, ...] = ()
         if not options.commands:
             by_commands = [c for c in changes if c.by_command and c.path not in covered]
-            others = planned(log, by_commands, replace(options, commands=True), now, self._kept)
+            others = planned(log, by_commands, replace(options, commands=True), facts)
         since = turns[0] if turns else 0
         commands = [command for command in log.commands.values() if command.note and command.turn >= since]
         changed = {change.turn for change in pending(log)} | {command.turn for command in doubtful(log)}
@@ -180,7 +181,7 @@ class Undo:
                     continue
             except OSError:
                 pass
-            state = known.get(str(path)) or disk.look(str(path))[0]
+            state = known.get(str(path)) or disk.held(str(path))
             if state.same(copy.state) and state.mode == copy.state.mode:
                 continue
             raw = copies.content(copy, command.mark.generation)
@@ -188,7 +189,7 @@ class Undo:
                 self._loaded[copy.sha256] = raw
             changes.append(_doubt(command, path, copy.state, state))
         for name, target in found[1].items():
-            state = known.get(str(project / name)) or disk.look(str(project / name))[0]
+            state = known.get(str(project / name)) or disk.held(str(project / name))
             before = State("link", target=target)
             if not state.same(before):
                 changes.append(_doubt(command, project / name, before, state))
@@ -221,6 +222,7 @@ class Undo:
                     ready.append(file)
             else:
                 done.append(file)
+        ready.sort(key=lambda file: file.plan.action != "remove")  # they make way for others
         self._store.add_changes(_announced(file.plan, operation) for file in ready)
         for file in ready:
             try:
@@ -232,13 +234,11 @@ class Undo:
 
     def _keep_present(self, plan: FilePlan) -> None:
         """Keep what the file holds now. Raises `Blocked` when that cannot be."""
-        if plan.now.kind != "file":
+        if plan.now.kind != "file" or plan.now.same(plan.target):
             return
         now, raw = disk.look(plan.path)
         if not now.same(plan.now):
             raise disk.Blocked("it changed at this very moment")
-        if len(raw) > KEPT:
-            raise disk.Blocked(f"what it holds now is larger than {KEPT // 1_000_000} MB and cannot be kept")
         self._store.keep(raw, durable=not plan.by_command)
 
     def _carry_out(self, plan: FilePlan) -> None:
@@ -275,7 +275,8 @@ def _blocked(file: FileResult, error: disk.Blocked) -> FileResult:
 
 
 def _announced(plan: FilePlan, operation: str) -> Change:
-    return Change(0, plan.turn, UNDO, plan.path, plan.now, plan.target, operation=operation)
+    folders = disk.missing_folders(Path(plan.path))
+    return Change(0, plan.turn, UNDO, plan.path, plan.now, plan.target, folders, operation=operation)
 
 
 def _doubt(command: Command, path: Path, before: State, after: State) -> Change:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-Kind = Literal["absent", "file", "link", "folder", "other", "unreadable"]
+Kind = Literal["absent", "file", "link", "folder", "other", "unreadable", "behind"]
+"""What can be at a path; `behind`: a part of the path is a file or a symlink."""
 
 COMMAND = "command"
 """`Change.by` of what was found changed after a shell command."""
@@ -28,11 +29,9 @@ class State:
 
     def same(self, other: State) -> bool:
         """Whether both hold the same content; permission bits aside."""
-        if self.kind != other.kind or self.kind in ("folder", "other", "unreadable"):
-            return False
         if self.kind == "file":
-            return bool(self.sha256) and self.sha256 == other.sha256
-        return self.target == other.target
+            return other.kind == "file" and bool(self.sha256) and self.sha256 == other.sha256
+        return self.kind in ("absent", "link") and (self.kind, self.target) == (other.kind, other.target)
 
 
 ABSENT = State("absent")
@@ -105,7 +104,7 @@ def dump_state(state: State) -> dict[str, Any]:
 def load_state(data: Mapping[str, Any]) -> State:
     """The state of a record; raises `ValueError`, `KeyError` or `TypeError` when it is none."""
     kind = data["kind"]
-    if kind not in ("absent", "file", "link", "folder", "other", "unreadable"):
+    if kind not in get_args(Kind):
         raise ValueError(f"no such kind: {kind!r}")
     return State(
         kind,

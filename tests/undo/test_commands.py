@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -53,9 +54,14 @@ class Bench:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
+    def shell(self, script: str) -> None:
+        subprocess.run(["bash", "-c", script], cwd=self.project, check=True)
+
     def undo(self, turns: int = 1, commands: bool = True, force: bool = False) -> Outcome:
-        undo = Undo(UndoStore(self.folder / "data"), lambda project: self.folder / "cache" / "copies")
-        return undo.undo(Options(turns, commands, force))
+        return self.undoing().undo(Options(turns, commands, force))
+
+    def undoing(self) -> Undo:
+        return Undo(UndoStore(self.folder / "data"), lambda project: self.folder / "cache" / "copies")
 
     def why(self, outcome: Outcome) -> dict[str, tuple[str, str, str]]:
         return {
@@ -65,6 +71,17 @@ class Bench:
 
     def holds(self) -> dict[str, str]:
         return {name: (self.project / name).read_text() for name in sorted(self.listing())}
+
+    def tree(self) -> dict[str, str]:
+        """Everything there, folders and links included."""
+        found = {}
+        for path in self.project.rglob("*"):
+            name = str(path.relative_to(self.project))
+            if path.is_symlink():
+                found[name] = f"-> {os.readlink(path)}"
+            else:
+                found[name] = "folder" if path.is_dir() else path.read_text()
+        return found
 
 
 @pytest.fixture
@@ -223,6 +240,66 @@ def test_a_folder_that_a_command_renamed_goes_back_whole(bench: Bench) -> None:
     assert bench.holds() == {"src/a": "src/a", "src/deep/b": "src/deep/b"}
     assert os.readlink(bench.project / "src" / "link") == "a"
     assert os.listdir(bench.project) == ["src"]
+
+
+EXCHANGED = {
+    "a file by a folder": ("echo 1 >a", "rm a; mkdir -p a/c; echo 2 >a/b; echo 3 >a/c/d; ln -s x a/c/l"),
+    "a folder by a file": ("mkdir -p d/e; echo 1 >d/x; echo 2 >d/e/y; ln -s y d/e/l", "rm -r d; echo 3 >d"),
+    "a folder by a link": ("mkdir d o; echo 1 >d/x; echo 2 >o/x", "rm -r d; ln -s o d"),
+    "a link by a folder": ("mkdir o; echo 1 >o/x; ln -s o d", "rm d; mkdir d; echo 2 >d/x"),
+    "two folders by each other": ("mkdir a b; echo 1 >a/x; echo 2 >b/x", "mv a t; mv b a; mv t b"),
+    "names with newlines": ("mkdir 'd\n'; echo 1 >'d\n/x\n'", "rm -r d*; echo 2 >'d\n'"),
+    "names that are not UTF-8": ("mkdir $'d\\376'; echo 1 >$'d\\376/x'; ln -s $'\\377' $'\\375'", "rm -r *"),
+    "a folder that is deleted": ("mkdir -p a/b; echo 1 >a/b/c", "rm -r a"),
+}
+
+
+@pytest.mark.parametrize("what", EXCHANGED)
+def test_what_a_command_exchanged_comes_back_and_goes_again_as_a_dry_run_says(
+    bench: Bench, what: str
+) -> None:
+    prepare, work = EXCHANGED[what]
+    bench.shell(prepare)
+    before = bench.tree()
+    bench.command(1, lambda: bench.shell(work))
+    after = bench.tree()
+    promised = bench.why(bench.undoing().preview(Options(commands=True)))
+    assert bench.tree() == after
+    assert bench.why(bench.undo()) == promised
+    assert bench.tree() == before
+    bench.undoing().redo()
+    assert bench.tree() == after
+
+
+def test_a_folder_that_holds_something_of_the_persons_is_not_exchanged_back(bench: Bench) -> None:
+    bench.shell("echo 1 >a")
+    bench.command(1, lambda: bench.shell("rm a; mkdir a; echo 2 >a/b"))
+    bench.shell("echo mine >a/mine")
+    promised = bench.why(bench.undoing().preview(Options(commands=True)))
+    assert (
+        bench.why(bench.undo())
+        == promised
+        == {"a": ("left", "blocked", "make"), "a/b": ("removed", "", "make")}
+    )
+    assert bench.holds() == {"a/mine": "mine\n"}
+
+
+def test_what_cannot_be_done_is_said_before(bench: Bench) -> None:
+    bench.shell("echo 1 >large; echo 2 >bits; chmod 600 bits; echo 3 >closed; echo 4 >other")
+    bench.shell("chmod 444 other")
+    bench.command(1, lambda: bench.shell("truncate -s 20000001 large; chmod 644 bits; echo 5 >closed"))
+    bench.command(1, lambda: bench.shell("rm -f other; echo 6 >other; chmod 444 other"))
+    bench.shell("chmod 444 closed")
+    promised = bench.undoing().preview(Options(commands=True)).files
+    done = bench.undo().files
+    assert [(file.result, file.plan.detail) for file in promised] == [
+        (file.result, file.plan.detail) for file in done
+    ]
+    assert {os.path.basename(file.plan.path): file.plan.detail for file in done if file.result == "left"} == {
+        "large": "what it holds now is larger than 20 MB and cannot be kept",
+        "closed": "it is write-protected",
+    }
+    assert (bench.project / "other").read_text() == "4\n"
 
 
 def test_a_file_whose_times_are_whole_seconds_is_read_again_for_two_seconds(bench: Bench) -> None:
