@@ -63,15 +63,16 @@ class Prompts:
         self._base = base
         self._hash = base_hash(base)
 
-    def prepare(self, last: PromptKey | None, system_messages: bool) -> Prepared:
-        """The prompt of the next request.
+    def prepare(self, last: PromptKey | None, system_messages: bool, *, compacted: bool = False) -> Prepared:
+        """The prompt of the next request; compiled anew when the conversation was `compacted`, since the
+        prefix is another one anyway and memory updates that were sent before are out of sight.
 
         Raises:
             MemoryStoreError: memory cannot be read, and no prompt that worked is cached.
         """
         try:
             head = self._repository.head()
-            prepared = self._prepare(last, head, system_messages)
+            prepared = self._prepare(None if compacted else last, head, system_messages)
             return replace(prepared, warning=self._repository.unfinished())
         except MemoryStoreError as error:
             if last is None or last.base != self._hash:
@@ -109,16 +110,17 @@ class Prompts:
 
 
 def visible_messages(history: History, key: PromptKey) -> tuple[Message, ...]:
-    """The conversation as a request with the prompt `key` sends it: without the memory updates that were
-    sent under an older system prompt, since what they say is older than `key`."""
+    """The conversation as a request with the prompt `key` sends it: what is in sight since a compaction,
+    without the memory updates that were sent under an older system prompt, since what they say is older than
+    `key`."""
     current = set()
-    for step in reversed(history.present_steps):
+    for step in reversed(history.steps_since_compaction):
         if (step.sent.prompt.base, step.sent.prompt.revision) != (key.base, key.revision):
             break
         if step.sent.update is not None:
             current.add(step.sent.update.id)
     return tuple(
-        entry.message for entry in history.entries if entry.message.role != "system" or entry.id in current
+        entry.message for entry in history.visible if entry.message.role != "system" or entry.id in current
     )
 
 

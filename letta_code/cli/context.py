@@ -97,7 +97,9 @@ def describe(session: Session) -> str:
     from letta_code.core.codec import to_line
 
     history, info = session.conversation.history, session.model.info
-    prepared = session.prompts.prepare(history.last_prompt, info.system_messages)
+    prepared = session.prompts.prepare(
+        history.last_prompt, info.system_messages, compacted=history.compacted
+    )
     messages = visible_messages(history, prepared.key)
     parts = {
         "system prompt": estimated_tokens(prepared.system),
@@ -164,7 +166,8 @@ def _next(place: Place, state: AgentState, history: History | None) -> tuple[Pro
         system_messages = model_info(provider, name).system_messages
     cache = PromptCache(place.paths.compiled_prompts())
     prompts = Prompts(cache, repository, place.agents().base_prompt(state))
-    prepared = prompts.prepare(last, system_messages)
+    compacted = history is not None and history.compacted
+    prepared = prompts.prepare(last, system_messages, compacted=compacted)
     sent = [] if history is None else [*visible_messages(history, prepared.key)]
     updates = [message.text for message in sent if message.role == "system"]
     return prepared.key, updates + ([prepared.update.text] if prepared.update is not None else [])

@@ -17,6 +17,9 @@
     step          at, turn, step, assistant, results              the commit: answer, results and memory
                                                                   update are part of the conversation now
     turn          at, turn, status, error, dropped                the turn is over
+    compaction    id, at, turn, trigger, mode, summary|null,      requests carry `summary` in the place of
+                  first, words, shortened, before, after, usage,  what is before the entry `first`, and
+                  model, revision                                 shorter results: `conversations.compaction`
     undo          at, turn, turns, note                           files were changed back; the messages of
                                                                   `turns` are not part of it any more, and
                                                                   the next input tells the model `note`
@@ -33,6 +36,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from letta_code.conversations.compaction import Compaction, Sight, load_compaction
 from letta_code.conversations.transcript import Record
 from letta_code.core.codec import dump, load_message, load_result
 from letta_code.core.messages import Message, PromptKey, Text, ToolCall, ToolResult, Usage
@@ -141,17 +145,35 @@ class History:
         self.extra = ""
         self.pending: Pending | None = None
         self.problems: list[str] = []
+        self.compactions: list[Compaction] = []
+        """All of them, also those that an undo took back."""
         self.news: list[str] = []
         """What an undo did, as far as no input has told the model."""
         self._told: dict[int, list[str]] = {}  # turn → the news that its input told
         self._gone: dict[int, int] = {}  # turn without messages → the turn after which an undo took them
         self._inputs: dict[int, int] = {}  # turn → index of its input in `entries`
         self._ends: dict[int, str] = {}  # turn → how it ended
+        self._sights = [Sight()]  # what is in sight since each compaction that holds
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """All messages in order, memory updates included."""
         return tuple(entry.message for entry in self.entries)
+
+    @property
+    def visible(self) -> list[Entry]:
+        """The entries that requests carry: all, or since a compaction its summary and what it kept."""
+        return self._sights[-1].of(self.entries)
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the conversation was compacted since its last step."""
+        return len(self._sights) > 1 and not self.steps_since_compaction
+
+    @property
+    def steps_since_compaction(self) -> list[Step]:
+        """The present steps that were made since the last compaction."""
+        return [step for step in self.steps[self._sights[-1].steps :] if step.turn not in self._gone]
 
     @property
     def last_prompt(self) -> PromptKey | None:
@@ -238,6 +260,8 @@ class History:
                 self.partials.append(_partial(record, len(self.entries)))
             case "undo":
                 self._undo(record)
+            case "compaction":
+                self._compact(load_compaction(record))
             case "prompt":
                 self.extra = str(record["text"])
             case "conversation":
@@ -283,6 +307,7 @@ class History:
             del self.entries[index]
             self.news[:0] = self._told.pop(turn, [])
             self.partials = [replace(item, before=min(item.before, index)) for item in self.partials]
+            self._sights = [sight.moved(range(index)) for sight in self._sights]
 
     def _undo(self, record: Record) -> None:
         turns, note = {int(turn) for turn in record["turns"]}, str(record["note"])
@@ -303,6 +328,17 @@ class History:
                 if item.turn not in turns
             ]
             self.entries = [self.entries[index] for index in kept]
+            # A summary of what is gone goes with it, and the one before holds again.
+            oldest = min(turns)
+            self._sights[1:] = [sight.moved(kept) for sight in self._sights[1:] if sight.covered < oldest]
+
+    def _compact(self, compaction: Compaction) -> None:
+        summary = compaction.summary
+        entry = None if summary is None else Entry(compaction.id, compaction.at, compaction.turn, summary)
+        sight = self._sights[-1].then(compaction, self.entries, len(self.steps), entry)
+        self.turns = max(self.turns, compaction.turn)
+        self._sights.append(sight)
+        self.compactions.append(compaction)
 
 
 def _result(pending: Pending, call_id: str) -> ToolResult:

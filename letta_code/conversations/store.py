@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+from letta_code.conversations.compaction import Compaction, compaction_record
 from letta_code.conversations.fork import copied, running_turn
 from letta_code.conversations.history import (
     VERSION,
@@ -151,6 +152,11 @@ class Conversation:
         self.recover()
         record = {"kind": "undo", "at": now(), "turn": self.turns, "turns": list(turns), "note": note}
         self._add(record, sync=True)
+
+    def compact(self, compaction: Compaction) -> None:
+        """Record a compaction: the next request carries less of the conversation."""
+        self.recover()
+        self._add(compaction_record(compaction), sync=True)
 
     def recover(self) -> bool:
         """Commit an answer that a crash or a full disk left without its checkpoint; returns whether

@@ -95,6 +95,33 @@ class FallbackUsed:
     type: Literal["fallback_used"] = "fallback_used"
 
 
+CompactionTrigger = Literal["preflight", "threshold", "overflow", "manual"]
+"""Why a conversation is compacted: the next request would not fit, the last answer crossed the threshold,
+the server refused a request as too long, or the person asked for it."""
+
+CompactionMode = Literal["sliding_window", "all", "cut", "shortened"]
+"""How: the oldest part is summarised; all of it; all of it is left out without a summary of a model, since
+none could be had; or large tool results are shortened, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What requests carry of the conversation has become shorter; the transcript keeps everything. `before`
+    and `after` are estimated tokens of the next request, `messages` is how many messages went out of sight,
+    `summary` what stands for them ("" when results were shortened only); `usage` and `cost_usd` (None: not
+    known) are what the summary took, which the turn's sums contain."""
+
+    trigger: CompactionTrigger
+    mode: CompactionMode
+    before: int
+    after: int
+    messages: int
+    summary: str
+    usage: Usage
+    cost_usd: float | None
+    type: Literal["compacted"] = "compacted"
+
+
 @dataclass(frozen=True, slots=True)
 class Retrying:
     """The request failed and will be sent again as a whole after `wait` seconds."""
@@ -227,6 +254,7 @@ Event: TypeAlias = (
     | ToolCallStarted
     | AnswerBroken
     | FallbackUsed
+    | Compacted
     | Retrying
     | MessageDone
     | ApprovalAsked

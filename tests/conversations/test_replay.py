@@ -3,15 +3,18 @@ takes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from letta_code.conversations.compaction import Compaction
 from letta_code.conversations.history import History, Sent, Update
 from letta_code.conversations.store import Conversation, ConversationStore
 from letta_code.conversations.transcript import parse_line
+from letta_code.core.ids import new_message_id
 from letta_code.core.messages import Message, PromptKey, Text, ToolCall, ToolResult, Usage
 from letta_code.models import anthropic, openai_chat, openai_responses
 from letta_code.models.base import ModelInfo, ModelRequest
@@ -37,6 +40,7 @@ TURN = st.fixed_dictionaries(
         "partial": st.booleans(),
         "end": st.sampled_from(["success", "error", "interrupted", "dropped", "crash", "full disk"]),
         "undo": st.sampled_from([None, None, None, 0, 1, 2]),
+        "compaction": st.sampled_from([None, "shortened", "all", "some", "words"]),
     }
 )
 OPTIONS = settings(
@@ -48,7 +52,7 @@ def info(dialect: Dialect, name: str, system_messages: bool = False) -> ModelInf
     return ModelInfo(f"p/{name}", "p", name, dialect, 100_000, 1000, system_messages)
 
 
-def refusals(messages: tuple[Message, ...]) -> list[str]:
+def refusals(messages: Sequence[Message]) -> list[str]:
     """What providers say of a next request with `messages` and one more input."""
     request = ModelRequest(("System.",), (*messages, Message("user", (Text("next"),))), (), "conv-1")
     bodies: list[tuple[dict[str, Any], Dialect]] = [
@@ -86,6 +90,8 @@ def play(
                 )
         if step["commit"] or turn["end"] not in ("crash", "full disk"):
             conversation.recover()
+    if turn["compaction"] is not None:
+        compact(conversation, turn["compaction"])
     if turn["partial"]:
         conversation.add_partial(len(turn["steps"]) + 1, "p/m", "half a", "", "the stream broke off")
     if turn["end"] == "crash":
@@ -97,6 +103,37 @@ def play(
         gone = range(max(1, conversation.turns - turn["undo"] + 1), conversation.turns + 1)
         conversation.undo(list(gone), "files were changed back")
     return conversation
+
+
+def compact(conversation: Conversation, how: str) -> None:
+    """What a compaction after the last step records, cut where the agent may cut."""
+    entries = conversation.history.visible
+    starts = [i for i, entry in enumerate(entries) if i and entry.message.role in ("user", "assistant")]
+    results = [block for entry in entries for block in entry.message.blocks if isinstance(block, ToolResult)]
+    shortened = {entry.id: {block.call_id: "[cut]" for block in results} for entry in entries}
+    words = next((e.id for e in entries if e.turn == conversation.turns and e.message.role == "user"), "")
+    summary, first = None, ""
+    if how != "shortened":
+        summary = Message("user", (Text("<conversation_summary>"),), "harness")
+        first = entries[starts[len(starts) // 2]].id if how == "some" and starts else ""
+    conversation.compact(
+        Compaction(
+            new_message_id(),
+            "2026-01-01T00:00:00.000+00:00",
+            conversation.turns,
+            "manual",
+            "shortened" if summary is None else "all",
+            summary,
+            first,
+            words if how == "words" else "",
+            shortened,
+            10,
+            5,
+            Usage(1, 1),
+            "p/m",
+            "r1",
+        )
+    )
 
 
 def facts(history: History) -> tuple[object, ...]:
@@ -111,6 +148,8 @@ def facts(history: History) -> tuple[object, ...]:
         history.news,
         history.unfinished,
         history.messages,
+        history.visible,
+        history.compactions,
         history.last_prompt,
     )
 
@@ -133,13 +172,14 @@ def test_d01_any_log_and_any_beginning_of_it_fold_to_one_conversation_that_all_p
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
     history = History()
-    seen: tuple[Message, ...] = ()
+    seen: list[Message] = []
     for line in lines:
         record = parse_line(line)
         assert record is not None
         history.apply(record)
-        if history.messages != seen:
-            seen = history.messages
+        if (visible := [entry.message for entry in history.visible]) != seen:
+            seen = visible
+            assert_valid(history.messages)
             assert_valid(seen)
             assert refusals(seen) == []
     assert history.problems == []
@@ -153,7 +193,7 @@ def test_d01_any_log_and_any_beginning_of_it_fold_to_one_conversation_that_all_p
     opened.close()
     assert opened.messages[: len(before)] == before
     assert_valid(opened.messages)
-    assert refusals(opened.messages) == []
+    assert refusals([entry.message for entry in opened.history.visible]) == []
     assert facts(store.read(conversation.id)) == after
     again = store.open(KEY, conversation.id)
     again.close()
