@@ -137,7 +137,16 @@ WRITES: tuple[str, ...] = (
     "echo x > p",
     "cp a p",
 )
-WRITES += ("sort -o p a", "tee p", "sed -i s/a/b/ a", "cat ../f", "cat link/f", "cat src/lf", "echo $API_KEY")
+WRITES += (
+    "touch = p",
+    "sort -o p a",
+    "tee p",
+    "sed -i s/a/b/ a",
+    "cat ../f",
+    "cat link/f",
+    "cat src/lf",
+    "echo $API_KEY",
+)
 AROUND: tuple[Callable[[str], str], ...] = (
     *(lambda w, s=s: f"{s}{w}" for s in (";", "&&", "||", "|", "&", "\n", "\\\n", " ", "|&", "! ")),
     *(lambda w, s=s: f"$({w}){s}" for s in ("", " ", "#", "\n")),
@@ -160,6 +169,17 @@ AROUND: tuple[Callable[[str], str], ...] = (
     lambda w: f"; find . -exec {w} \\;",
     lambda w: f"; [[ -v 'a[$({w})]' ]]",
     lambda w: f"; x='{w}'; $x",
+    *(lambda w, s=s: f"; [ a = b{s}{w} ]" for s in ("||", " && ", "|", " & ", "<", ">")),
+    lambda w: f"; x='a[$({w})]'; echo $((x))",
+    lambda w: f"; [[ 'a[$({w})]' -eq 1 ]]",
+    lambda w: f"; x=([$({w})]=1)",
+    lambda w: f"; x='$({w})'; echo ${{x@P}}",
+    lambda w: f"; coproc {w}",
+    lambda w: f"; case a in a) ls ;& b) {w};; esac",
+    lambda w: f"; select x in a; do {w}; break; done < a",
+    lambda w: f"; ls() {{ {w}; }}; ls",
+    lambda w: f"; set -- '{w}'; $1",
+    lambda w: f"; . <(echo '{w}')",
     lambda w: f"#{w}\n",
     lambda w: f"\n{w}\nEOF\n",
     lambda w: f"'{w}'",

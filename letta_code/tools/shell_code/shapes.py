@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NUMBER_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_OF_A_TEST = frozenset({"[", "]", "=", "==", "!=", "!"})
+"""What else the grammar takes for an operator, bash takes for a redirection or the end of the command."""
 _SPLIT_BY_NOBODY = frozenset({"string", "word", "number", "raw_string", "test_operator"})
 _CHAINED = frozenset({"command", "redirected_statement", "pipeline", "test_command", "comment", "subshell"})
 
@@ -35,11 +37,13 @@ def odd_test(node: Node, variables: Variables) -> str:
             if operator in _NUMBER_TESTS and not (_plain_number(left) and _plain_number(right)):
                 return "its arithmetic is only known when it runs"
         return ""
-    pending = [child for child in node.children if child.is_named]
+    pending = list(node.children)
     while pending:
         operand = pending.pop()
         if operand.type in ("binary_expression", "unary_expression", "negated_command"):
             pending += operand.children
+        elif not operand.is_named and operand.type not in _OF_A_TEST:
+            return "its test ends before its bracket"
         elif not operand.is_named or operand.type in _SPLIT_BY_NOBODY or text_of(operand) in ("$#", "$?"):
             continue
         elif variables.of(operand) is None:
