@@ -117,9 +117,7 @@ def shown(found: ProjectSettings) -> list[str]:
     lines = [label(str(found.folder))]
     lines += [f"  allow   {label(rule)}  ({file})" for rule, file in loosens.allow]
     lines += [f"  mode    {loosens.mode}"] if loosens.mode else []
-    lines += [
-        f"  folder  {label(str(found.folder / os.path.expanduser(name)))}" for name in loosens.directories
-    ]
+    lines += [f"  folder  {label(name)}" for name in loosens.directories]
     lines += [f"  env     {label(name)}={label(value)}" for name, value in loosens.environment.items()]
     if found.never:
         lines.append(f"  Never taken from a project: {label(', '.join(found.never))}")

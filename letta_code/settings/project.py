@@ -21,14 +21,14 @@ from letta_code.settings.file import environment, parsed, section, text, words
 
 _LARGEST = 1_000_000  # bytes; what is larger is no settings file
 _MODES = ("default", "acceptEdits", "plan")
-_NEVER = ("model", "fallbackModel", "providers", "memory")
+_NEVER = ("model", "fallbackModel", "providers", "memory", "archive")
 _OWN_VARIABLES = ("LETTA_", "MEMORY_DIR", "AGENT_ID", "CONVERSATION_ID")
 
 
 @dataclass(frozen=True, slots=True)
 class Loosening:
     """What a project's settings would allow that the person's own do not: it counts only when trusted.
-    `allow` holds rules and the file they are in."""
+    `allow` holds rules and the file they are in; `directories` are resolved."""
 
     allow: tuple[tuple[str, str], ...] = ()
     mode: str | None = None
@@ -41,9 +41,9 @@ class Loosening:
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:
-    """What the files of `folder` (resolved) say. `digest` (hex) changes with every byte of them; `ask` and
-    `deny` hold rules and the file they are in; `roots` the objects themselves, by file; `never` names what is
-    in them and never taken from a project."""
+    """What the files of `folder` (resolved) say. `digest` (hex) changes with every byte of them, and when a
+    folder that they add leads elsewhere; `ask` and `deny` hold rules and the file they are in; `roots` the
+    objects themselves, by file; `never` names what is in them and never taken from a project."""
 
     folder: Path
     digest: str = ""
@@ -80,13 +80,16 @@ def read_project(project: Path) -> ProjectSettings:
             mode = wanted
         elif wanted is not None:
             never.append(f"permissions.defaultMode {wanted}")
-        directories += words(permissions, "additionalDirectories", file)
+        directories += tuple(
+            _real(folder, name, file) for name in words(permissions, "additionalDirectories", file)
+        )
         for name, value in environment(root, file).items():
             if name.startswith(_OWN_VARIABLES):
                 never.append(f"env.{name}")
             else:
                 variables[name] = value
         never += [name for name in _NEVER if name in root]
+    hashed.update("\0".join(directories).encode("utf-8", "surrogateescape"))
     return ProjectSettings(
         folder,
         hashed.hexdigest(),
@@ -97,6 +100,14 @@ def read_project(project: Path) -> ProjectSettings:
         tuple(dict.fromkeys(never)),
         tuple(warnings),
     )
+
+
+def _real(folder: Path, name: str, file: Path) -> str:
+    """Where a name in the settings leads: a link must not show one folder and open another."""
+    try:
+        return os.path.realpath(folder / os.path.expanduser(name))
+    except ValueError as error:
+        raise UsageError(f"{file}: additionalDirectories {name!r} is no folder") from error
 
 
 def _content(file: Path, folder: Path) -> bytes | None:

@@ -104,6 +104,22 @@ def test_what_is_trusted_holds_until_a_byte_changes(here: Here) -> None:
     assert "changed since" in here("trust", "--list").out
 
 
+def test_an_added_folder_is_shown_and_trusted_by_where_it_leads(here: Here) -> None:
+    put(here, {"permissions": {"additionalDirectories": ["docs"]}})
+    project = here.letta.project.resolve()
+    for name in ("one", "two"):
+        (project.parent / name).mkdir()
+    (project / "docs").symlink_to("../one")
+    assert f"folder  {project.parent}/one\n" in here("trust", "--yes").out
+    assert "trusted already" in here("trust").err
+    (project / "docs").unlink()
+    (project / "docs").symlink_to("../two")
+    shown = here("trust")
+    assert f"folder  {project.parent}/two\n" in shown.out
+    assert "nobody to ask" in shown.err
+    assert "changed since" in here("trust", "--list").out
+
+
 def test_the_local_file_is_trusted_together_with_the_shared_one(here: Here) -> None:
     put(here, {"permissions": {"allow": ["Bash(touch:*)"]}})
     here("trust", "-y")
@@ -163,6 +179,7 @@ def test_an_agents_shell_cannot_trust(here: Here) -> None:
         ('{"permissions": []}', "must be an object"),
         ('{"permissions": {"deny": "x"}}', "must be a list of strings"),
         ('{"permissions": {"deny": ["a b"]}}', "not a permission rule"),
+        ('{"permissions": {"additionalDirectories": ["\\u0000"]}}', "is no folder"),
         ("folder", "it is not a file"),
         ("link out", "leads out of the project"),
         ("dangling", "leads nowhere"),
