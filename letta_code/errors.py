@@ -12,6 +12,7 @@
     ├ SandboxError                the sandbox is asked for and cannot be had
     ├ ConversationError           a conversation is missing, locked or unreadable
     ├ AgentError                  an agent is missing, ambiguous or unreadable
+    ├ SystemPromptOverflow        system prompt and tools alone fill the model's window
     └ ModelError                  a model request failed                    (exit 75 where retryable)
 
     ToolError                     a tool refuses; its text becomes the error result the model reads
@@ -97,6 +98,12 @@ class ConversationError(LettaError):
 
 class AgentError(LettaError):
     """An agent is missing, ambiguous or unreadable."""
+
+
+class SystemPromptOverflow(LettaError):
+    """System prompt and tools alone fill the model's window: no conversation fits beside them."""
+
+    kind = "context_window_overflow_in_system_prompt"
 
 
 class ModelError(LettaError):

@@ -39,6 +39,7 @@ MESSAGE = 4
 PICTURE = 1_600
 """What a picture is counted as whose size cannot be read: the most that one of the usual size costs."""
 
+_ANSWER = 16_384
 _LOWEST, _HIGHEST = 0.5, 2.0
 """Bounds of the correction. Tokenizers of today's models are within them; the rest are servers' mistakes."""
 _UNBELIEVABLE = 0.4
@@ -235,6 +236,11 @@ class Counter:
         return _goes_back(block, self._info)
 
 
+def answer_room(info: ModelInfo) -> int:
+    """Tokens of the window that are kept for the answer: what it may take, within bounds."""
+    return min(info.max_output, _ANSWER, info.window // 5)
+
+
 def message_tokens(message: Message, info: ModelInfo | None = None) -> int:
     """About how many tokens `message` takes in a request, to the model `info` where that is known."""
     return MESSAGE + sum(block_tokens(block, info) for block in message.blocks)
@@ -295,7 +301,7 @@ def _comparable(history: History, handle: str) -> list[Step]:
     """The last steps of the conversation as far as each went on from the one before it: with the same model
     and system prompt. Empty when the last one was another model's, or an undo took a part of it away."""
     steps: list[Step] = []
-    for step in reversed(history.present_steps[-_STEPS_BACK:]):
+    for step in reversed(history.steps_since_compaction[-_STEPS_BACK:]):
         prompt = (step.sent.prompt.base, step.sent.prompt.revision)
         same = not steps or prompt == (steps[0].sent.prompt.base, steps[0].sent.prompt.revision)
         if not same or step.sent.model != handle or not _in_place(history, step):

@@ -60,7 +60,8 @@ class Prompts:
 
         self._cache = cache
         self._repository = repository
-        self._base = base
+        self.base = base
+        """The base prompt that requests are compiled from."""
         self._hash = base_hash(base)
 
     def prepare(self, last: PromptKey | None, system_messages: bool, *, compacted: bool = False) -> Prepared:
@@ -106,7 +107,7 @@ class Prompts:
         return Prepared(compiled.text, key, "update", update, _sentences(compiled))
 
     def _compile(self, revision: str) -> CompiledPrompt:
-        return self._cache.get(self._base, self._repository, revision)
+        return self._cache.get(self.base, self._repository, revision)
 
 
 def visible_messages(history: History, key: PromptKey) -> tuple[Message, ...]:

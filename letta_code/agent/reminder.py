@@ -23,6 +23,9 @@ _GIT_BYTES = 65_536
 _GIT_FILES = 20
 _PROJECT_TEXT = 8_000  # characters
 _PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
+_OF_PROJECT = "of this project (written by the project's authors, not by the person you talk to):"
+PROJECT_NOTES = tuple(f"{name} {_OF_PROJECT}" for name in _PROJECT_FILES)
+"""How the project's own instructions begin in a reminder, which ends with them or with memory's notes."""
 
 
 class Reminder:
@@ -122,10 +125,7 @@ def project_instructions(project: Path) -> str:
             continue
         if text:
             cut = "\n[cut here; Read the file for the rest]" if len(text) > _PROJECT_TEXT else ""
-            return (
-                f"{name} of this project (written by the project's authors, not by the person you talk to):\n"
-                f"{text[:_PROJECT_TEXT]}{cut}"
-            )
+            return f"{name} {_OF_PROJECT}\n{text[:_PROJECT_TEXT]}{cut}"
     return ""
 
 

@@ -22,6 +22,7 @@ from letta_code.agent.asking import CUT_OFF, Asking, NoAnswer, Refused
 from letta_code.agent.calls import CallRunner
 from letta_code.agent.prompting import Prepared, visible_messages
 from letta_code.agent.reminder import news_of
+from letta_code.agent.window import check_fixed
 from letta_code.conversations.history import Sent, Update
 from letta_code.core.events import (
     Event,
@@ -39,7 +40,14 @@ from letta_code.core.ids import new_message_id
 from letta_code.core.messages import Message, Text, ToolCall
 from letta_code.core.text import well_formed
 from letta_code.core.tooling import Ask
-from letta_code.errors import EXIT_FAILED, LettaError, MemoryStoreError, ModelError, StorageError
+from letta_code.errors import (
+    EXIT_FAILED,
+    LettaError,
+    MemoryStoreError,
+    ModelError,
+    StorageError,
+    SystemPromptOverflow,
+)
 from letta_code.models.base import Completed, ModelRequest
 
 if TYPE_CHECKING:
@@ -47,7 +55,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_HOPELESS = frozenset({"invalid_request", "context_overflow", "refusal"})
+_HOPELESS = frozenset({"invalid_request", "context_overflow", "refusal", SystemPromptOverflow.kind})
 """Errors of a first request that the same input would meet again: it does not stay in the conversation."""
 
 
@@ -264,11 +272,21 @@ class Turn:
                 self._emit(StepStarted(step))
                 began = True
             request = self._request(prepared)
-            self._session.counter.use(self._asking.model.info)
+            self._check_fixed(prepared, request)
             completed = await self._asking.answer(step, request)
             if completed is not None:
                 self._session.counter.learn(request, completed.usage)
                 return prepared, request, completed
+
+    def _check_fixed(self, prepared: Prepared, request: ModelRequest) -> None:
+        """Nothing is sent when system prompt and tools alone fill the window: servers would refuse it, or
+        leave out a part of memory in silence."""
+        session, info = self._session, self._asking.model.info
+        session.counter.use(info)
+        revision = prepared.key.revision
+        check_fixed(
+            request, session.counter, info, session.prompts.base, lambda: session.memory.snapshot(revision)
+        )
 
     def _tell(self, completed: Completed) -> None:
         for note in completed.notes:
@@ -306,6 +324,8 @@ class Turn:
 def _turn_error(problem: LettaError) -> TurnError:
     if isinstance(problem, ModelError):
         kind, retryable = str(problem.kind), problem.retryable
+    elif isinstance(problem, SystemPromptOverflow):
+        kind, retryable = problem.kind, False
     elif isinstance(problem, Refused):
         kind, retryable = "refusal", False
     elif isinstance(problem, NoAnswer):

@@ -13,7 +13,8 @@ from letta_code.memory.snapshot import MemorySnapshot
 LIMIT = 8_000
 """Characters of an overview that a conversation begins with; a longer one is cut after a whole line."""
 
-_TAG = "project_memory"
+TAG = "project_memory"
+"""The element that an overview is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,14 @@ def overview_of(snapshot: MemorySnapshot, slug: str) -> Overview | None:
     text = (
         f"{marker(path, entry.id)}\n"
         "What you know of this project, as it was when it was written:\n"
-        f"{escaped(body, _TAG, 'system-reminder')}\n</{_TAG}>"
+        f"{escaped(body, TAG, 'system-reminder')}\n</{TAG}>"
     )
     return Overview(path, entry.id, body, text)
 
 
 def marker(path: str, blob: str) -> str:
     """The first line of an overview's text, by which a conversation that has it is known."""
-    return f'<{_TAG} file="$MEMORY_DIR/{path}" blob="{blob[:12]}">'
+    return f'<{TAG} file="$MEMORY_DIR/{path}" blob="{blob[:12]}">'
 
 
 def cut_overviews(snapshot: MemorySnapshot) -> Iterator[tuple[str, int]]:

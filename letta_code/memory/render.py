@@ -95,6 +95,11 @@ def problems_of(snapshot: MemorySnapshot) -> tuple[Problem, ...]:
     return snapshot.problems + cut
 
 
+def external_tree(snapshot: MemorySnapshot) -> str:
+    """The part of the memory section that lists files outside of `system/`; empty when there are none."""
+    return "\n".join(_external(snapshot))
+
+
 def unescaped(text: str) -> str:
     """The inverse of the escape that bodies get."""
     return re.sub(r"&(amp;)*lt;", lambda m: "<" if m[0] == "&lt;" else "&" + m[0][5:], text)

@@ -47,6 +47,7 @@ class Scripted:
     steps: list[Step]
     system_messages: bool = True
     handle: str = "test/model"
+    window: int = 100_000
     requests: list[ModelRequest] = field(default_factory=list)
 
     @property
@@ -56,7 +57,7 @@ class Scripted:
             "test",
             self.handle.partition("/")[2],
             "anthropic",
-            1000,
+            self.window,
             100,
             self.system_messages,
             price=Price(1, 1, 1, 1),

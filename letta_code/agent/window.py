@@ -1,0 +1,193 @@
+"""What fills the model's window: a request split into its parts, and whether the parts that never go away
+leave room for a conversation.
+
+The total is the counter's, so it rests on the last usage where there is one; the parts are estimates that
+are scaled to add up to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from letta_code.agent.counting import MESSAGE, Counter, answer_room, block_tokens, spec_tokens
+from letta_code.agent.reminder import PROJECT_NOTES
+from letta_code.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
+from letta_code.core.tokens import estimated_tokens
+from letta_code.errors import SystemPromptOverflow
+from letta_code.memory.budget import measure
+from letta_code.memory.overview import TAG
+from letta_code.memory.prompt import PLACEHOLDER
+from letta_code.memory.render import external_tree
+from letta_code.memory.snapshot import MemorySnapshot
+from letta_code.models.base import ModelInfo, ModelRequest
+from letta_code.models.catalog import LOCAL_PROVIDERS
+
+_FRAME = "tags and paths"
+_NAMED = 3  # parts that the message of an overflow names
+_NOTES = re.compile(rf"^(?:{'|'.join(map(re.escape, PROJECT_NOTES))}).*|^<{TAG} .*", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a request, and what it is made of where that is told apart; then `tokens` is their sum."""
+
+    name: str
+    tokens: int
+    items: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A model's window with a request in it. `reserved` is kept for the answer, `free` is what is left
+    (negative when the request does not fit); `measured` says that the total rests on a usage that the
+    provider told."""
+
+    model: str
+    window: int
+    parts: tuple[Part, ...]
+    total: int
+    reserved: int
+    measured: bool
+
+    @property
+    def free(self) -> int:
+        """What more messages may take."""
+        return self.window - self.reserved - self.total
+
+    def part(self, name: str) -> Part:
+        """The part of this name."""
+        return next(part for part in self.parts if part.name == name)
+
+
+def filled(
+    request: ModelRequest,
+    counter: Counter,
+    info: ModelInfo,
+    base: str,
+    snapshot: MemorySnapshot,
+    summaries: Collection[Message] = (),
+) -> Filled:
+    """Split `request`, whose system prompt was compiled from `base` and `snapshot`. `summaries` are the
+    messages of it that stand for what was compacted."""
+    total = counter.request(request)
+    sizes: dict[str, dict[str, int]] = {
+        "base prompt": {},
+        "core memory": {},
+        "external tree": {},
+        "skills": {"": sum(map(estimated_tokens, request.system[1:]))},
+        "tools": {spec.name: spec_tokens(spec) for spec in request.tools},
+        "project notes": {},
+        "summary": {},
+        "messages": dict.fromkeys(_KINDS, 0),
+    }
+    _system(sizes, request.system[0] if request.system else "", base, snapshot)
+    for message in request.messages:
+        for part, kind, tokens in _message(message, info, any(message is item for item in summaries)):
+            sizes[part][kind] = sizes[part].get(kind, 0) + tokens
+    parts = _scaled(sizes, total)
+    return Filled(info.handle, info.window, parts, total, answer_room(info), counter.calibrated)
+
+
+def check_fixed(
+    request: ModelRequest,
+    counter: Counter,
+    info: ModelInfo,
+    base: str,
+    snapshot: Callable[[], MemorySnapshot],
+) -> None:
+    """Whether system prompt and tools leave room for an answer. Nothing is refused for a window that is only
+    assumed.
+
+    Raises:
+        SystemPromptOverflow: they do not, and no compaction could help.
+    """
+    if not info.known and info.provider not in LOCAL_PROVIDERS:
+        return
+    fixed = ModelRequest(request.system, (), request.tools, request.conversation_id)
+    taken = sum(map(counter.text_tokens, fixed.system)) + sum(map(counter.spec_tokens, fixed.tools))
+    if taken + answer_room(info) <= info.window:
+        return
+    shown = filled(fixed, counter, info, base, snapshot())
+    raise overflow(info, taken, shown.parts)
+
+
+def overflow(info: ModelInfo, taken: int, parts: Collection[Part]) -> SystemPromptOverflow:
+    """The error of a system prompt with its tools that takes `taken` tokens, made of `parts`."""
+    named = ", ".join(f"{part.name} {part.tokens:,}" for part in parts if part.tokens)
+    flat = [
+        (size, f"{item} ({size:,})")
+        for part in parts
+        if part.name in ("core memory", "tools")
+        for item, size in part.items
+        if item != _FRAME
+    ]
+    largest = ", ".join(words for _, words in sorted(flat, reverse=True)[:_NAMED])
+    return SystemPromptOverflow(
+        f"the system prompt and the tools take about {taken:,} tokens and leave no room in the window of "
+        f"{info.handle} ({info.window:,}, of which {answer_room(info):,} are kept for the answer): {named}",
+        f"shorten what is large ({largest}): `letta memory edit`, move detail out of system/; or use a model "
+        "with a larger window",
+    )
+
+
+_KINDS = ("yours", "answers", "thinking", "tool calls", "tool results", "memory updates", "reminders")
+
+
+def _system(sizes: dict[str, dict[str, int]], text: str, base: str, snapshot: MemorySnapshot) -> None:
+    whole = estimated_tokens(text)
+    own = min(whole, estimated_tokens(base.replace(PLACEHOLDER, "")))
+    tree = min(whole - own, estimated_tokens(external_tree(snapshot)))
+    memory = whole - own - tree
+    files = {file.path: file.tokens for file in measure(snapshot).files}
+    named = sum(files.values())
+    if named > memory:
+        files = {path: tokens * memory // named for path, tokens in files.items()}
+        named = sum(files.values())
+    sizes["base prompt"][""] = own
+    sizes["external tree"][""] = tree
+    sizes["core memory"] = files | {_FRAME: memory - named}
+
+
+def _message(message: Message, info: ModelInfo, summary: bool) -> Iterator[tuple[str, str, int]]:
+    """Part, kind and tokens of each piece of a message."""
+    if summary:
+        yield "summary", "", MESSAGE + sum(block_tokens(block, info) for block in message.blocks)
+        return
+    of_role = {"user": "yours", "assistant": "answers", "tool": "tool results", "system": "memory updates"}
+    yield "messages", of_role[message.role], MESSAGE
+    for index, block in enumerate(message.blocks):
+        tokens = block_tokens(block, info)
+        match block:
+            case Text(text) if index < message.reminder:
+                found = _NOTES.search(text)
+                notes = 0 if found is None else min(tokens, estimated_tokens(found[0]))
+                yield "project notes", "", notes
+                yield "messages", "reminders", tokens - notes
+            case Text() | Image():
+                yield "messages", of_role[message.role], tokens
+            case Thinking():
+                yield "messages", "thinking", tokens
+            case ToolCall():
+                yield "messages", "tool calls", tokens
+            case ToolResult():
+                yield "messages", "tool results", tokens
+
+
+def _scaled(sizes: Mapping[str, Mapping[str, int]], total: int) -> tuple[Part, ...]:
+    """The parts, so that all items together are exactly `total`: each rounded from the sum of those before
+    it."""
+    whole = sum(sum(items.values()) for items in sizes.values())
+    before = given = 0
+    parts = []
+    for name, items in sizes.items():
+        shown = []
+        for item, tokens in items.items():
+            before += tokens
+            upto = round(before * total / whole) if whole else 0
+            shown.append((item, upto - given))
+            given = upto
+        named = tuple((item, tokens) for item, tokens in shown if item)
+        parts.append(Part(name, sum(tokens for _, tokens in shown), named))
+    return tuple(parts)

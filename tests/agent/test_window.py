@@ -1,0 +1,89 @@
+"""What fills the window, and a system prompt that alone does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from letta_code.agent.counting import Counter
+from letta_code.agent.window import filled
+from letta_code.core.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
+from letta_code.memory.git.repository import Author
+from letta_code.models.base import ModelRequest
+from tests.agent.support import Bench, Scripted, done, said
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench.make(tmp_path)
+
+
+def remember(bench: Bench, **files: str) -> None:
+    memory = bench.store.memory(bench.state)
+    for name, text in files.items():
+        path = memory.worktree / "system" / f"{name}.md"
+        path.write_text(f"---\ndescription: {name}\n---\n{text}\n")
+    memory.commit_drafts("facts", Author("me", "me@example.org"))
+
+
+async def test_the_parts_add_up_to_the_total_that_the_last_usage_tells(bench: Bench) -> None:
+    remember(bench, large="many words of a fact " * 200, small="one fact")
+    (bench.root / "project" / "AGENTS.md").write_text("Run the tests with make check. " * 30)
+    session = bench.session(Scripted([said("Yes. " * 50)]))
+    await bench.turn(session, "please " * 100)
+    prepared = session.prompts.prepare(session.conversation.last_prompt, True)
+    thinking = Thinking("hm " * 100, "anthropic", "test/model", {"block": {}})
+    call = ToolCall("a", "Look", {"how": "ok " * 50})
+    summary = Message("user", (Text("It was said that. " * 30),), "harness")
+    messages = (
+        summary,
+        *session.conversation.messages,
+        Message("assistant", (thinking, call), "agent"),
+        Message("tool", (ToolResult("a", (Text("found " * 80),)),), "harness"),
+        Message("system", (Text("Memory changed. " * 20),), "harness"),
+    )
+    request = ModelRequest((prepared.system, "Skills: none."), messages, session.toolbox.specs(), "x")
+    snapshot = session.memory.snapshot(prepared.key.revision)
+    for usage in (None, Usage(7_000, 10, 1_234, 5)):
+        counter = Counter()
+        counter.use(session.model.info)
+        if usage is not None:
+            counter.learn(request, usage)
+        shown = filled(request, counter, session.model.info, session.prompts.base, snapshot, [summary])
+        assert sum(part.tokens for part in shown.parts) == shown.total
+        assert all(sum(size for _, size in part.items) == part.tokens for part in shown.parts if part.items)
+        assert shown.free == shown.window - shown.total - shown.reserved
+        assert shown.measured == (usage is not None)
+        assert usage is None or shown.total == 8_239
+        for name in ("base prompt", "core memory", "skills", "tools", "project notes", "summary"):
+            assert shown.part(name).tokens > 0, name
+        memory = dict(shown.part("core memory").items)
+        assert memory["system/large.md"] > 20 * memory["system/small.md"]
+        assert set(dict(shown.part("tools").items)) == {"Look", "Do"}
+        kinds = dict(shown.part("messages").items)
+        assert all(size > 10 for size in kinds.values()), kinds
+    await session.close()
+
+
+async def test_a_system_prompt_that_fills_the_window_is_not_sent_and_does_not_stay(bench: Bench) -> None:
+    remember(bench, large="many words of a fact " * 3_000)
+    model = Scripted([said("hello")], window=12_000)
+    session = bench.session(model)
+    last = done(await bench.turn(session, "do it"))
+    assert model.requests == []
+    assert last.error is not None
+    assert (last.error.kind, last.error.exit_code) == ("context_window_overflow_in_system_prompt", 1)
+    assert "\n" not in last.error.message
+    assert "core memory 1" in last.error.message
+    assert "12,000" in last.error.message
+    assert last.error.hint.startswith("shorten what is large (system/large.md (1")
+    assert session.conversation.messages == ()
+    path = bench.paths.conversation(bench.state.key, session.conversation.id)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert any("do it" in json.dumps(record) for record in records if record["kind"] == "input")
+    remember(bench, large="few words")
+    assert done(await bench.turn(session, "again")).text == "hello"
+    assert len(model.requests[0].messages) == 1
+    await session.close()
