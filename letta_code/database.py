@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +107,10 @@ class Database:
             finally:
                 self._connection.enable_load_extension(False)
 
+    def define(self, name: str, function: Callable[..., Any], arguments: int) -> None:
+        """Let statements call `function`, which always gives the same for the same."""
+        self._connection.create_function(name, arguments, function, deterministic=True)
+
     def discard(self) -> None:
         """Close the file and delete it, unless another process has done so and made it anew."""
         with _opening(self.path):
@@ -161,7 +165,9 @@ def _opened(path: Path, schema: Schema) -> Database:
         try:
             database = Database(path, connection)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            connection.execute("PRAGMA synchronous = NORMAL")
+            # What can be made anew need not survive a power cut to the last word.
+            connection.execute(f"PRAGMA synchronous = {'NORMAL' if schema.derived else 'FULL'}")
+            connection.execute("PRAGMA foreign_keys = ON")
             _made(database, schema)
         except BaseException:
             connection.close()

@@ -14,6 +14,7 @@ from letta_code.errors import UsageError
 
 app = typer.Typer(help="Read and change your settings.", no_args_is_help=True, rich_markup_mode=None)
 
+_PERSONS = ("archive", "memory", "permissions", "sandbox")
 _SECRETS = ("key", "token", "secret", "password")
 
 
@@ -51,7 +52,7 @@ def set_setting(
     from letta_code.settings.loading import set_value
 
     place: Place = ctx.obj
-    if place.environment.get("LETTA_AGENT_ID") and key.split(".")[0] in ("memory", "permissions", "sandbox"):
+    if place.environment.get("LETTA_AGENT_ID") and key.split(".")[0] in _PERSONS:
         raise UsageError(f"{label(key)} is for a person, not for an agent's shell", "ask the person to do it")
     text = sys.stdin.read().strip() if value == "-" else value
     set_value(place.paths, key, _parsed(text))

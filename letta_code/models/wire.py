@@ -53,6 +53,42 @@ def idle_seconds(endpoint: Endpoint, environment: Mapping[str, str]) -> float:
     return seconds
 
 
+def http_client(endpoint: Endpoint, idle: float, connect: float = 15.0) -> httpx2.AsyncClient:
+    """Our own client for `endpoint`: no redirect to another host, no proxy for this machine, bounded waits
+    (`idle` and `connect`, in seconds)."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(idle, connect=connect),
+        trust_env=not endpoint.loopback,
+        follow_redirects=False,
+        # Loading certificates costs more than the rest of a request, and nothing here would use them.
+        verify=not (endpoint.loopback and endpoint.base_url.startswith("http:")),
+    )
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """What may break below an SDK."""
+    import anyio
+    import h11
+    import httpcore2
+    import httpx2
+
+    return (
+        httpx2.HTTPError,
+        httpx2.StreamError,
+        httpx2.InvalidURL,
+        httpcore2.TimeoutException,
+        httpcore2.NetworkError,
+        httpcore2.ProtocolError,
+        h11.ProtocolError,
+        OSError,
+        json.JSONDecodeError,
+        UnicodeDecodeError,
+        anyio.BrokenResourceError,
+    )
+
+
 class Reply(ABC):
     """A message while it arrives."""
 
@@ -130,34 +166,8 @@ class WireModel(ABC):
             await self._http.aclose()
 
     def _load(self) -> tuple[httpx2.AsyncClient, tuple[type[Exception], ...]]:
-        import anyio
-        import h11
-        import httpcore2
-        import httpx2
-
-        # Our own client: no redirect to another host, no proxy for this machine, bounded waits.
-        http = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(self._idle, connect=15.0),
-            trust_env=not self._endpoint.loopback,
-            follow_redirects=False,
-            # Loading certificates costs more than the rest of a request, and nothing here would use them.
-            verify=not (self._endpoint.loopback and self._endpoint.base_url.startswith("http:")),
-        )
-        sdk_error = self._connect(http)
-        transport: tuple[type[Exception], ...] = (
-            httpx2.HTTPError,
-            httpx2.StreamError,
-            httpx2.InvalidURL,
-            httpcore2.TimeoutException,
-            httpcore2.NetworkError,
-            httpcore2.ProtocolError,
-            h11.ProtocolError,
-            OSError,
-            json.JSONDecodeError,
-            UnicodeDecodeError,
-            anyio.BrokenResourceError,
-        )
-        return http, (sdk_error, *transport)
+        http = http_client(self._endpoint, self._idle)
+        return http, (self._connect(http), *transport_errors())
 
     async def _parts(self, body: dict[str, Any], reply: Reply) -> AsyncGenerator[ModelPart, None]:
         answering = False

@@ -9,6 +9,7 @@ Code already have.
                      "additionalDirectories": []},
      "env": {"NAME": "value for the shell tool"},
      "memory": {"review": "off", "sync": "manual", "budget": 0.1},
+     "archive": {"embedding": "openai/text-embedding-3-small"},
      "sandbox": {"enabled": false, "network": true, "write": []},
      "providers": {"openai": {"api_key": "…", "base_url": "…"}}}
 
@@ -82,6 +83,15 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """How the archive is searched by meaning. `embedding` is the model that makes vectors, as provider/name;
+    "local": the one of the extra letta-code[embeddings]; "off": words alone; None: the local one where it is
+    installed."""
+
+    embedding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSettings:
     """The sandbox for shell commands: whether it is used, whether commands reach the network in it, and
     folders they may write besides the project (`~` and relative to the project)."""
@@ -103,6 +113,7 @@ class Settings:
     fallback_model: str | None = None
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     environment: Mapping[str, str] = field(default_factory=dict)
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
@@ -141,6 +152,7 @@ def load_settings(paths: Paths, project: Path | None = None) -> Settings:
         fallback_model=_handle(own, "fallbackModel", file),
         permissions=permissions,
         memory=_memory(own, file),
+        archive=_archive(own, file),
         sandbox=sandbox,
         environment=variables,
         providers=_providers(own, file),
@@ -190,6 +202,7 @@ def set_value(paths: Paths, key: str, value: Any) -> None:
     text(root, "model", paths.settings())
     _handle(root, "fallbackModel", paths.settings())
     _memory(root, paths.settings())
+    _archive(root, paths.settings())
     _sandbox(root, paths.settings())
     _providers(root, paths.settings())
     encoded = json.dumps(root, indent=2, ensure_ascii=False) + "\n"
@@ -246,6 +259,12 @@ def _memory(root: Mapping[str, Any], file: Path) -> MemorySettings:
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget <= 1:
         raise UsageError(f"{file}: memory.budget must be a share of the window", "for example 0.1")
     return MemorySettings(review, sync, float(budget))
+
+
+def _archive(root: Mapping[str, Any], file: Path) -> ArchiveSettings:
+    given = section(root, "archive", file)
+    chosen = text(given, "embedding", file)
+    return ArchiveSettings(chosen if chosen in ("local", "off") else _handle(given, "embedding", file))
 
 
 def _sandbox(root: Mapping[str, Any], file: Path) -> SandboxSettings:

@@ -1,0 +1,1 @@
+"""Long-term passages of an agent: kept outside the prompt, found by words and by meaning."""
