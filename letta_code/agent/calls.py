@@ -249,6 +249,7 @@ class CallRunner:
                 ready.judged,
                 progress,
                 self._conversation.turns,
+                self._conversation.pointer,
             )
             output = await ready.tool.run(ready.arguments, around)
         except ToolError as error:

@@ -25,7 +25,7 @@ _FUSION = 60  # the usual constant of reciprocal rank fusion
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What came of an insertion; `note` says what is amiss with search by meaning, "" for nothing."""
+    """What came of an insertion; `note` says why vectors are missing, "" when none are or none are made."""
 
     stored: tuple[Stored, ...]
     note: str = ""
@@ -33,7 +33,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found, the best first; `note` as in `Kept`."""
+    """What a search found, the best first; `note` says in how far it was not by meaning too."""
 
     passages: tuple[Passage, ...]
     note: str = ""
@@ -107,7 +107,7 @@ class Archive:
     async def _catch_up(self) -> str:
         """Make vectors that are missing, some of them; what is amiss after that."""
         if self.embedder is None:
-            return self._why
+            return ""
         name, embedder = self.embedder.name, self.embedder
         waiting = await asyncio.to_thread(self.store.without_vector, self.key, name, _AT_ONCE + 1)
         try:

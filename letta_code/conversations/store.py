@@ -81,6 +81,12 @@ class Conversation:
         return self.history.messages
 
     @property
+    def pointer(self) -> str:
+        """`conversation:message` of the answer whose calls run, "" when none do."""
+        pending = self.history.pending
+        return "" if pending is None else f"{self.id}:{pending.record['id']}"
+
+    @property
     def last_prompt(self) -> PromptKey | None:
         """The key of the prompt that the last committed step was sent."""
         return self.history.last_prompt

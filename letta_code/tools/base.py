@@ -46,11 +46,14 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """What a call would put into memory: its new text, the text it replaces, and whether the model itself
-    says that it comes from tool output."""
+    says that it comes from tool output, or that the person stated it. `reviewable`: it can be held back
+    until the person has seen it."""
 
     text: str
     replaced: str = ""
     from_outside: bool = False
+    stated: bool = False
+    reviewable: bool = True
 
 
 def our_environment(environment: Mapping[str, str], folders: Iterable[Path]) -> dict[str, str]:
@@ -113,7 +116,8 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call's surroundings: its id, the conversation, the memory revision (hex) the model knew when it
+    """One call's surroundings: its id, the conversation, a `pointer` to the message that made it
+    (`conversation:message`, "" when there is none), the memory revision (hex) the model knew when it
     made the call ("" when none is known), and where its running output goes. `from_outside`: the text it
     brings was found in tool output or a file, not in what the person said; `consented`: the person was
     asked and agreed. `judged`: the files that permission was judged for, resolved; what the call touches is
@@ -127,6 +131,7 @@ class Call:
     judged: tuple[Path, ...] | None = None
     progress: Callable[[str], None] = lambda text: None
     turn: int = 0
+    pointer: str = ""
 
 
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)

@@ -11,6 +11,7 @@ from letta_code.tools.base import Tool, Workspace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from letta_code.archive.archive import Archive
     from letta_code.memory.git.repository import Author, MemoryRepository
     from letta_code.tools.permissions.sight import Sight
 
@@ -52,15 +53,17 @@ def build_toolbox(
     holds: bool = False,
     agents_tools: Sequence[str] = (),
     sight: Sight | None = None,
+    archive: Archive | None = None,
 ) -> Toolbox:
     """The tools for one session: all, or those named in `allowed`, without those in `disallowed`.
     `project` and `holds` are for `MemoryWriter`. `agents_tools` names tools that are offered only to agents
     that have them: those of an agent imported from Letta, and `memory_apply_patch`. `sight` is what searches
-    leave out (nothing, when it is None).
+    leave out (nothing, when it is None); without an `archive` its tools are missing.
 
     Raises:
         UsageError: a name is not a tool's.
     """
+    from letta_code.tools.archive import ArchivalInsert, ArchivalSearch
     from letta_code.tools.edit import Edit, MultiEdit
     from letta_code.tools.files import Read, Write
     from letta_code.tools.memory import MemoryTool
@@ -90,6 +93,7 @@ def build_toolbox(
         KillShell(shells),
         TodoWrite(),
         MemoryTool(writer),
+        *(() if archive is None else (ArchivalInsert(archive), ArchivalSearch(archive))),
         *(tool for tool in others if tool.name in agents_tools),
     )
     known = {tool.name for tool in tools}

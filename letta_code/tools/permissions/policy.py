@@ -103,7 +103,7 @@ class Policy:
         accesses = tool.accesses(arguments)
         verdicts = [
             self._judge_tool(tool, bool(accesses), tool.has_effects(arguments)),
-            self._judge_outside(tool, outside),
+            self._judge_remembered(tool, arguments, outside),
         ]
         if verdicts[0].decision != "deny":
             verdicts += [self._judge_access(tool, access) for access in accesses]
@@ -122,10 +122,19 @@ class Policy:
             access.kind != "command" and self._workspace.is_memory(access.target) for access in accesses
         )
 
-    def _judge_outside(self, tool: Tool[Any], outside: str) -> Verdict:
-        held = self._holds and tool.kind == "memory"
-        bypass = self.mode == "bypassPermissions"
-        if not outside or held or bypass or naming(self._standing.allow, "memory"):
+    def _judge_remembered(self, tool: Tool[Any], arguments: Arguments, outside: str) -> Verdict:
+        if self.mode == "bypassPermissions" or naming(self._standing.allow, "memory"):
+            return ALLOW
+        remembered = tool.remembers(arguments) if self._holds and tool.kind == "memory" else None
+        if remembered is not None and remembered.reviewable:
+            return ALLOW
+        if remembered is not None and not remembered.stated:
+            return Verdict(
+                "ask",
+                "memory.review is hold, and what goes into the archive cannot be held back for it",
+                remedy="--allowed-tools 'memory'",
+            )
+        if not outside:
             return ALLOW
         return Verdict(
             "ask",
