@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from letta_code.core.text import well_formed
+from letta_code.core.times import moment
 from letta_code.errors import LettaError
 from letta_code.memory.history import Source
 
@@ -111,6 +112,15 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
             "a tag is a word or two; details belong in the text",
         )
     return found
+
+
+def narrowed(tags: Iterable[str], every: bool, start: str, end: str) -> Wanted:
+    """What narrows a search, from what was written. Raises `ArchiveError` when a tag or a time is none."""
+    try:
+        bounds = [utc(moment(text, end=last)) if text else "" for text, last in ((start, False), (end, True))]
+    except ValueError as error:
+        raise ArchiveError(str(error), "dates are ISO 8601") from error
+    return Wanted(checked_tags(tags), every, *bounds)
 
 
 def utc(when: datetime) -> str:

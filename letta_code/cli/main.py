@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from letta_code import __version__
-from letta_code.cli import agents, config, conversations, memory
+from letta_code.cli import agents, archive, config, conversations, memory
 from letta_code.cli.context import context_command
 from letta_code.cli.doctor import doctor_command
 from letta_code.cli.models import models_command
@@ -73,6 +73,7 @@ app = typer.Typer(
 app.add_typer(agents.app, name="agents")
 app.add_typer(conversations.app, name="conversations")
 app.add_typer(memory.app, name="memory")
+app.add_typer(archive.app, name="archive")
 app.command("context")(context_command)
 app.command("models")(models_command)
 app.add_typer(config.app, name="config")

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from letta_code.archive.archive import Archive, Kept
-from letta_code.archive.passages import ArchiveError, Passage, Wanted, checked_tags, new_passage, utc
-from letta_code.core.times import moment
+from letta_code.archive.passages import ArchiveError, Passage, narrowed, new_passage
 from letta_code.core.tooling import Display, PlainDisplay, ToolKind, ToolOutput
 from letta_code.errors import StorageError, ToolError
 from letta_code.memory.secrets import masked
@@ -106,15 +105,6 @@ class ArchivalSearch(Tool[ArchivalSearchArguments]):
         except (ArchiveError, StorageError) as error:
             raise ToolError(f"{error.message}: {error.hint}") from error
         return ToolOutput.of(listed(found.passages, found.note))
-
-
-def narrowed(tags: tuple[str, ...], every: bool, start: str, end: str) -> Wanted:
-    """What narrows a search, from what was written. Raises `ArchiveError` when a tag or a time is none."""
-    try:
-        bounds = [utc(moment(text, end=last)) if text else "" for text, last in ((start, False), (end, True))]
-    except ValueError as error:
-        raise ArchiveError(str(error), "dates are ISO 8601") from error
-    return Wanted(checked_tags(tags), every, *bounds)
 
 
 def listed(passages: tuple[Passage, ...], note: str) -> str:

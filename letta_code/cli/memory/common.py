@@ -36,18 +36,24 @@ OverLimit: TypeAlias = Annotated[
 
 
 def opened(ctx: typer.Context, agent: str | None) -> tuple[AgentState, MemoryRepository]:
-    """The agent that is meant, and its memory.
+    """The agent that is meant, and its memory. Raises `UsageError` as `whose` does."""
+    place: Place = ctx.obj
+    state = whose(place, agent)
+    return state, place.agents().memory(state)
+
+
+def whose(place: Place, agent: str | None) -> AgentState:
+    """The agent that is meant.
 
     Raises:
         UsageError: an agent's shell asks for another agent's memory.
     """
-    place: Place = ctx.obj
     state = place.agent(agent)
     if in_agents_shell(place) and state.id != place.environment.get("LETTA_AGENT_ID"):
         raise UsageError(
             f"an agent's shell has its own memory only, not that of {state.name}", "leave --agent out"
         )
-    return state, place.agents().memory(state)
+    return state
 
 
 def person(place: Place, state: AgentState) -> Author:
