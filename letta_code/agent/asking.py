@@ -93,7 +93,7 @@ class Asking:
                 try:
                     wait = self._session.retry.wait(error, attempt)
                 except ModelError as final:
-                    if not final.retryable or not await self._fall_back(final):
+                    if not final.retryable or not await self.fall_back(final):
                         raise self._final(final) from error
                     return None
                 self._emit(Retrying(attempt, wait, error.message))
@@ -108,11 +108,33 @@ class Asking:
             empty = True
             self._emit(Retrying(attempt + 1, 0.0, _EMPTY))
 
+    async def aside(self, model: Model, request: ModelRequest) -> Completed:
+        """The whole answer of `model` to a request that is not the conversation's. Nothing of it is shown or
+        recorded; what it took counts.
+
+        Raises:
+            ModelError: it could not be had.
+        """
+        attempt = 0
+        while True:
+            try:
+                async with contextlib.aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
+                    async for part in stream:
+                        if isinstance(part, Completed):
+                            self._count(part.usage, model)
+                            return part
+                raise ModelError("the model's answer ended early", "broken_stream")
+            except ModelError as error:
+                attempt += 1
+                wait = self._session.retry.wait(error, attempt)
+                self._emit(Retrying(attempt, wait, error.message))
+                await asyncio.sleep(wait)
+
     async def _streamed(self, step: int, request: ModelRequest) -> Completed:
         shown = _Shown()
         try:
             completed = await self._read(request, shown)
-            self._count(completed.usage)
+            self._count(completed.usage, self.model)
             if completed.stop == "refusal":
                 raise Refused("the model refused to answer", "say it another way, or choose another model")
         except BaseException as error:
@@ -146,15 +168,19 @@ class Asking:
         self._emit(AnswerBroken(step, text, reason))
         self._session.conversation.add_partial(step, self.model.info.handle, text, thinking, reason)
 
-    def _count(self, usage: Usage) -> None:
-        cost = self.model.info.cost(usage)
+    def _count(self, usage: Usage, model: Model) -> None:
+        cost = model.info.cost(usage)
         self.usage += usage
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
     # The fallback ---------------------------------------------------------------------------------
 
-    async def _fall_back(self, final: ModelError) -> bool:
-        """Let the fallback answer from now on; False when there is none that could."""
+    async def fall_back(self, final: ModelError) -> bool:
+        """Let the fallback answer from now on; False when there is none that could.
+
+        Raises:
+            ModelError: it cannot be had either.
+        """
         fallback = self._session.fallback
         if self._fallback is not None or fallback is None:
             return False

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Literal
 from letta_code.conversations.history import History
 from letta_code.core.messages import Message, PromptKey, Text
 from letta_code.errors import MemoryStoreError
+from letta_code.models.base import ModelRequest
 
 if TYPE_CHECKING:
+    from letta_code.agent.session import Session
     from letta_code.memory.git.repository import MemoryRepository
     from letta_code.memory.prompt import CompiledPrompt, PromptCache
 
@@ -123,6 +125,15 @@ def visible_messages(history: History, key: PromptKey) -> tuple[Message, ...]:
     return tuple(
         entry.message for entry in history.visible if entry.message.role != "system" or entry.id in current
     )
+
+
+def request_of(session: Session, prepared: Prepared) -> ModelRequest:
+    """The request of an open session with this prompt."""
+    messages = visible_messages(session.conversation.history, prepared.key)
+    if prepared.update is not None:
+        messages = (*messages, prepared.update)
+    system = (prepared.system, session.skills) if session.skills else (prepared.system,)
+    return ModelRequest(system, messages, session.toolbox.specs(), session.conversation.id)
 
 
 def _sentences(compiled: CompiledPrompt) -> tuple[str, ...]:

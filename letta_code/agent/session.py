@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from letta_code.agent.compaction.settings import CompactionSettings
 from letta_code.agent.counting import Counter
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
 from letta_code.agent.retry import RetryPolicy
 from letta_code.agent.state import AgentState
 from letta_code.conversations.store import Conversation
+from letta_code.core.events import Compacted, Event
 from letta_code.core.tooling import Ask
 from letta_code.errors import UsageError
 from letta_code.models.base import Model
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 
 class Fallback:
-    """The model `handle` that answers when the main one stays out of reach: opened when first needed."""
+    """The model `handle` beside the main one, such as the one that answers when that stays out of reach:
+    opened when first needed."""
 
     def __init__(self, handle: str, opener: Callable[[], Model]) -> None:
         self.handle = handle
@@ -54,7 +57,8 @@ class Fallback:
 class Session:
     """One open conversation. `skills` is the `<available_skills>` text ("" when there are none);
     `max_turns` limits the requests of one turn (None: no limit); `syncing` is there when memory syncs after
-    each turn; `fallback` when another model may answer for this one."""
+    each turn; `fallback` when another model may answer for this one, `summariser` when another one writes
+    summaries."""
 
     agent: AgentState
     conversation: Conversation
@@ -72,6 +76,8 @@ class Session:
     syncing: BackgroundSync | None = None
     fallback: Fallback | None = None
     counter: Counter = field(default_factory=Counter)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    summariser: Fallback | None = None
 
     def __post_init__(self) -> None:
         self.counter.use(self.model.info)
@@ -91,6 +97,24 @@ class Session:
             raise UsageError("a turn is running", "wait for its end, or interrupt it")
         return Turn(self, text, ask)
 
+    async def compact(self, instructions: str, emit: Callable[[Event], None]) -> Compacted | None:
+        """Summarise the conversation so far, as the person asks; None when there is nothing to summarise.
+        `emit` gets what happens meanwhile. Cancelled or failed, the conversation is as it was.
+
+        Raises:
+            LettaError: a turn is running, no summary could be had, or it cannot be recorded.
+        """
+        from letta_code.agent.asking import Asking
+        from letta_code.agent.compaction.compactor import Compactor
+
+        if self.busy:
+            raise UsageError("a turn is running", "wait for its end, or interrupt it")
+        self.busy = True
+        try:
+            return await Compactor(self, Asking(self, emit), emit).manual(instructions)
+        finally:
+            self.busy = False
+
     def set_model(self, model: Model) -> Model:
         """Use `model` from the next request on; returns the one used before, for the caller to close."""
         before, self.model = self.model, model
@@ -103,8 +127,9 @@ class Session:
         try:
             ended = await self.toolbox.close()
             await self.model.close()
-            if self.fallback is not None:
-                await self.fallback.close()
+            for other in (self.fallback, self.summariser):
+                if other is not None:
+                    await other.close()
             return ended
         finally:
             self.conversation.close()

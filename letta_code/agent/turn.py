@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from letta_code.agent.asking import CUT_OFF, Asking, NoAnswer, Refused
 from letta_code.agent.calls import CallRunner
-from letta_code.agent.prompting import Prepared, visible_messages
+from letta_code.agent.compaction.compactor import Compactor
+from letta_code.agent.prompting import Prepared, request_of
 from letta_code.agent.reminder import news_of
 from letta_code.agent.window import check_fixed
 from letta_code.conversations.history import Sent, Update
@@ -81,6 +82,7 @@ class Turn:
         self._cancelled = False
         self._totals = _Totals()
         self._asking = Asking(session, self._emit)
+        self._compactor = Compactor(session, self._asking, self._emit)
         self._warned: set[str] = set()
 
     async def events(self) -> AsyncIterator[Event]:
@@ -166,8 +168,9 @@ class Turn:
     async def _input(self) -> Message:
         session = self._session
         history = session.conversation.history
+        seen = [entry.message for entry in history.visible]
         reminder = await session.reminder.text(
-            not history.entries, history.messages, session.model.info.window, news_of(session.conversation)
+            not history.entries, seen, session.model.info.window, news_of(session.conversation)
         )
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)
@@ -255,26 +258,28 @@ class Turn:
         self._emit(PromptReady(prepared.key, prepared.how, prepared.problems))
         return prepared
 
-    def _request(self, prepared: Prepared) -> ModelRequest:
-        session = self._session
-        messages = visible_messages(session.conversation.history, prepared.key)
-        if prepared.update is not None:
-            messages = (*messages, prepared.update)
-        system = (prepared.system, session.skills) if session.skills else (prepared.system,)
-        return ModelRequest(system, messages, session.toolbox.specs(), session.conversation.id)
-
     async def _answered(self, step: int) -> tuple[Prepared, ModelRequest, Completed]:
-        """The model's answer, and what it was asked. A fallback that takes over may want another prompt."""
+        """The model's answer, and what it was asked. A fallback that takes over may want another prompt, and
+        a conversation that was compacted is another request."""
         began = False
         while True:
             prepared = self._prepare()
             if not began:
                 self._emit(StepStarted(step))
                 began = True
-            request = self._request(prepared)
+            request = request_of(self._session, prepared)
             self._check_fixed(prepared, request)
-            completed = await self._asking.answer(step, request)
+            if await self._compactor.before(request):
+                continue
+            try:
+                completed = await self._asking.answer(step, request)
+            except ModelError as error:
+                if error.kind != "context_overflow":
+                    raise
+                await self._compactor.overflowed(request, error)
+                continue
             if completed is not None:
+                self._compactor.answered()
                 self._session.counter.learn(request, completed.usage)
                 return prepared, request, completed
 

@@ -48,14 +48,14 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What is in sight: the summary, the entry at `words`, and all entries from the index `first` on, with
-    `shortened` results. `covered` is the last turn of which the summary stands for something, `steps` how
+    """What is in sight: the summary, the entry at `words`, and all entries from the index `first` on, some
+    `shortened` (entry id → its message). `covered` is the last turn of which the summary stands for something, `steps` how
     many steps were committed before."""
 
     first: int = 0
     summary: Entry | None = None
     words: int | None = None
-    shortened: Shortened = field(default_factory=dict)
+    shortened: Mapping[str, Message] = field(default_factory=dict)
     covered: int = 0
     steps: int = 0
 
@@ -67,9 +67,7 @@ class Sight:
         if not self.shortened:
             return seen
         return [
-            replace(entry, message=with_results(entry.message, texts))
-            if (texts := self.shortened.get(entry.id))
-            else entry
+            entry if (message := self.shortened.get(entry.id)) is None else replace(entry, message=message)
             for entry in seen
         ]
 
@@ -81,7 +79,15 @@ class Sight:
         Raises:
             ValueError: it names an entry that is not there or out of sight already.
         """
-        shortened = {**self.shortened, **compaction.shortened}
+        texts = compaction.shortened
+        shortened = {
+            **self.shortened,
+            **{
+                entry.id: with_results(entry.message, texts[entry.id])
+                for entry in self.of(entries)
+                if entry.id in texts
+            },
+        }
         if summary is None:
             return replace(self, shortened=shortened, steps=steps)
         first = _index(entries, compaction.first) if compaction.first else len(entries)

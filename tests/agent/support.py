@@ -20,7 +20,7 @@ from letta_code.core.tooling import ApprovalRequest, Decision, ToolKind, ToolOut
 from letta_code.errors import ModelError, ToolError
 from letta_code.memory.prompt import PromptCache
 from letta_code.memory.seed import default_files
-from letta_code.models.base import Completed, ModelInfo, ModelPart, ModelRequest, Price, TextPart
+from letta_code.models.base import Completed, Model, ModelInfo, ModelPart, ModelRequest, Price, TextPart
 from letta_code.paths import Paths
 from letta_code.tools.base import Arguments, Call, Tool, Workspace
 from letta_code.tools.permissions.policy import Policy
@@ -160,7 +160,7 @@ class Bench:
         self.questions.append(request)
         return self.decisions.pop(0) if self.decisions else Decision("once")
 
-    def session(self, model: Scripted, conversation_id: str | None = None, **options: Any) -> Session:
+    def session(self, model: Model, conversation_id: str | None = None, **options: Any) -> Session:
         conversations = ConversationStore(self.paths)
         if conversation_id is None:
             conversation = conversations.create(self.state.key, self.root / "project")
