@@ -1,32 +1,43 @@
-"""`letta context`: the compiled prompt byte for byte as the model saw it or will see it, with its key."""
+"""`letta context`: what fills the model's window; and the compiled prompt byte for byte, as the model saw it
+or will see it, with its key."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from letta_code.cli.place import Place, complete_agents, complete_conversations
-from letta_code.cli.show import as_json
-from letta_code.cli.sizes import memory_data, memory_lines, window_of
-from letta_code.core.tokens import estimated_tokens
-from letta_code.errors import ConversationError, UsageError
+from letta_code.cli.show import as_json, label
+from letta_code.cli.sizes import budget_window, memory_data, model_of, project_line
+from letta_code.errors import ConversationError, SystemPromptOverflow, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from letta_code.agent.counting import Counter
+    from letta_code.agent.projects import Project
     from letta_code.agent.session import Session
     from letta_code.agent.state import AgentState
+    from letta_code.agent.window import Filled
     from letta_code.conversations.history import History
     from letta_code.core.messages import PromptKey
+    from letta_code.memory.git.repository import MemoryRepository
+    from letta_code.memory.snapshot import MemorySnapshot
+    from letta_code.models.base import ModelInfo, ModelRequest
 
 
 def context_command(
     ctx: typer.Context,
+    prompt: Annotated[
+        bool,
+        typer.Option("--prompt", help="Print the system prompt of the next request byte for byte instead."),
+    ] = False,
     turn: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="What turn N was sent. Without it: what the next request will be."
-        ),
+        typer.Option(min=1, metavar="N", help="Print the system prompt that turn N was sent, byte for byte."),
     ] = None,
     conversation: Annotated[
         str | None,
@@ -43,46 +54,151 @@ def context_command(
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON: key, prompt, updates, skills, sizes.")
+        bool, typer.Option("--json", help="Print JSON: the window, key, prompt, updates, skills, memory.")
     ] = False,
 ) -> None:
-    """The compiled prompt as the model sees it, with its key.
+    """What fills the model's window with the next request: prompt, memory, tools, messages.
 
-    The prompt goes to standard output byte for byte; key, memory updates and size go to standard error.
+    With --prompt or --turn the system prompt goes to standard output byte for byte; its key, the memory
+    updates sent after it and the skills go to standard error.
     """
-    from letta_code.agent.projects import ProjectRegister, project_of
-    from letta_code.memory.budget import measure
-    from letta_code.memory.prompt import PromptCache
-
     place: Place = ctx.obj
     state, history = _found(place, conversation, agent, turn)
-    key, updates = _of_turn(history, turn) if turn is not None else _next(place, state, history)
-    base = place.agents().base_prompt_by_hash(state.key, key.base)
-    cache = PromptCache(place.paths.compiled_prompts())
-    repository = place.agents().memory(state)
-    text = cache.get(base, repository, key.revision).text
-    skills = history.extra if history is not None else ""
-    tokens = estimated_tokens(text)
-    snapshot = repository.snapshot(key.revision)
-    project = project_of(place.project, ProjectRegister(place.paths), remember=False)
-    last = history.steps[-1].sent.chosen if history is not None and history.steps else ""
-    size = snapshot, measure(snapshot), project, window_of(place, state, last), place.settings().memory.budget
+    if turn is not None:
+        key, updates = _of_turn(history, turn)
+        repository = place.agents().memory(state)
+        text = _compiled(place, state, repository, key)
+        skills = history.extra if history is not None else ""
+        if json:
+            as_json({"agent_id": state.id, **_prompt_data(key, text, updates, skills)})
+        else:
+            _print_prompt(key, text, updates, skills)
+        return
+    carried = _next(place, state, history)
+    system, skills = carried.request.system[0], "".join(carried.request.system[1:])
+    updates = [message.text for message in carried.request.messages if message.role == "system"]
     if json:
         as_json(
             {
                 "agent_id": state.id,
-                "key": {"base": key.base, "revision": key.revision, "seen": key.seen},
-                "prompt": text,
-                "updates": updates,
-                "skills": skills,
-                "estimated_tokens": tokens,
-                "memory": memory_data(*size),
+                **_prompt_data(carried.key, system, updates, skills),
+                **_window_data(carried),
             }
         )
-        return
+    elif prompt:
+        _print_prompt(carried.key, system, updates, skills)
+    else:
+        from rich.console import Console
+
+        Console(highlight=False, markup=False).print(_view(carried), end="")
+
+
+def describe(session: Session) -> RenderableType:
+    """What fills the window of an open session's model."""
+    from letta_code.agent.prompting import request_of
+
+    history, info = session.conversation.history, session.model.info
+    prepared = session.prompts.prepare(history.last_prompt, info.system_messages, compacted=history.compacted)
+    notes = session.reminder.memory
+    return _view(
+        _Carried(
+            prepared.key,
+            request_of(session, prepared),
+            info,
+            session.counter,
+            session.prompts.base,
+            session.memory.snapshot(prepared.key.revision),
+            None if notes is None else notes.project,
+            0.0 if notes is None else notes.share,
+            history,
+        )
+    )
+
+
+def overflow_warning(place: Place, state: AgentState) -> SystemPromptOverflow | None:
+    """Why a new conversation of the agent cannot begin: its system prompt fills the window."""
+    return _overflow(_next(place, state, None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """The next request, and what its parts are told apart by."""
+
+    key: PromptKey
+    request: ModelRequest
+    info: ModelInfo
+    counter: Counter
+    base: str
+    snapshot: MemorySnapshot
+    project: Project | None
+    share: float
+    history: History | None
+
+    def filled(self) -> Filled:
+        """The window with it."""
+        from letta_code.agent.window import filled
+
+        summaries = [] if self.history is None else [item.summary for item in self.history.compactions]
+        known = [message for message in summaries if message is not None]
+        return filled(self.request, self.counter, self.info, self.base, self.snapshot, known)
+
+
+def _view(carried: _Carried) -> RenderableType:
+    from letta_code.cli.window import WindowView
+    from letta_code.memory.budget import measure, pressure
+
+    budget = measure(carried.snapshot)
+    notes = {
+        ("core memory", file.path): f"{file.characters:,} of {file.limit:,} characters"
+        for file in budget.files
+        if file.limit is not None
+    }
+    key = carried.key
+    lines = [
+        f"this project   {project_line(carried.snapshot, carried.project)}",
+        f"prompt key     base {key.base[:12]}, memory {key.revision[:12]}, seen {key.seen[:12]}",
+        *(f"warning: {label(line)}" for line in pressure(budget, budget_window(carried.info), carried.share)),
+    ]
+    if (error := _overflow(carried)) is not None:
+        lines += [f"warning: {label(error.message)}", f"warning: {label(error.hint)}"]
+    return WindowView(carried.filled(), notes, lines, assumed=not carried.info.known)
+
+
+def _window_data(carried: _Carried) -> dict[str, Any]:
+    from letta_code.cli.window import window_data
+    from letta_code.memory.budget import measure
+
+    error = _overflow(carried)
+    sizes = carried.snapshot, measure(carried.snapshot), carried.project
+    return {
+        "window": window_data(carried.filled(), assumed=not carried.info.known)
+        | {"overflow": None if error is None else error.message},
+        "memory": memory_data(*sizes, budget_window(carried.info), carried.share),
+    }
+
+
+def _overflow(carried: _Carried) -> SystemPromptOverflow | None:
+    from letta_code.agent.window import check_fixed
+
+    try:
+        check_fixed(carried.request, carried.counter, carried.info, carried.base, lambda: carried.snapshot)
+    except SystemPromptOverflow as error:
+        return error
+    return None
+
+
+def _prompt_data(key: PromptKey, text: str, updates: list[str], skills: str) -> dict[str, Any]:
+    return {
+        "key": {"base": key.base, "revision": key.revision, "seen": key.seen},
+        "prompt": text,
+        "updates": updates,
+        "skills": skills,
+    }
+
+
+def _print_prompt(key: PromptKey, text: str, updates: list[str], skills: str) -> None:
     sys.stderr.write(f"base {key.base[:12]}  revision {key.revision[:12]}  seen {key.seen[:12]}\n")
-    sys.stderr.write(f"about {tokens:,} tokens; {len(updates)} memory updates sent inside the conversation\n")
-    sys.stderr.write("".join(f"{line}\n" for line in memory_lines(*size)))
+    sys.stderr.write(f"{len(updates)} memory updates sent inside the conversation\n")
     sys.stdout.buffer.write(text.encode("utf-8"))
     sys.stdout.buffer.flush()
     for update in updates:
@@ -91,30 +207,7 @@ def context_command(
         sys.stderr.write(f"\n{skills}\n")
 
 
-def describe(session: Session) -> str:
-    """What the next request of an open session would carry, in a few lines."""
-    from letta_code.agent.prompting import visible_messages
-    from letta_code.core.codec import to_line
-
-    history, info = session.conversation.history, session.model.info
-    prepared = session.prompts.prepare(
-        history.last_prompt, info.system_messages, compacted=history.compacted
-    )
-    messages = visible_messages(history, prepared.key)
-    parts = {
-        "system prompt": estimated_tokens(prepared.system),
-        "tools": sum(estimated_tokens(to_line(spec)) for spec in session.toolbox.specs()),
-        "messages": sum(estimated_tokens(to_line(message)) for message in messages),
-    }
-    lines = [f"{name:14} about {size:,} tokens" for name, size in parts.items()]
-    lines.append(f"{'window':14} {info.window:,} tokens ({info.handle})")
-    key = prepared.key
-    lines.append(f"prompt key     base {key.base[:12]}, memory {key.revision[:12]}, seen {key.seen[:12]}")
-    if (notes := session.reminder.memory) is not None:
-        snapshot = session.memory.snapshot(key.revision)
-        size = snapshot, notes.budget(snapshot), notes.project, info.window, notes.share
-        lines += memory_lines(*size)
-    return "\n".join(lines)
+# Finding it -------------------------------------------------------------------------------------------
 
 
 def _found(
@@ -153,21 +246,51 @@ def _of_turn(history: History | None, turn: int) -> tuple[PromptKey, list[str]]:
     ]
 
 
-def _next(place: Place, state: AgentState, history: History | None) -> tuple[PromptKey, list[str]]:
-    from letta_code.agent.prompting import Prompts, visible_messages
+def _compiled(place: Place, state: AgentState, repository: MemoryRepository, key: PromptKey) -> str:
     from letta_code.memory.prompt import PromptCache
-    from letta_code.models.catalog import model_info
 
-    repository = place.agents().memory(state)
+    base = place.agents().base_prompt_by_hash(state.key, key.base)
+    return PromptCache(place.paths.compiled_prompts()).get(base, repository, key.revision).text
+
+
+def _next(place: Place, state: AgentState, history: History | None) -> _Carried:
+    from letta_code.agent.counting import Counter
+    from letta_code.agent.projects import ProjectRegister, project_of
+    from letta_code.agent.prompting import Prompts, visible_messages
+    from letta_code.agent.skills import available_skills
+    from letta_code.cli.options import RunOptions
+    from letta_code.cli.wiring import Workbench
+    from letta_code.memory.prompt import PromptCache
+    from letta_code.models.base import ModelRequest
+
+    repository, base = place.agents().memory(state), place.agents().base_prompt(state)
+    info = model_of(place, state, history)
+    prompts = Prompts(PromptCache(place.paths.compiled_prompts()), repository, base)
     last = history.last_prompt if history is not None else None
-    system_messages = False
-    if history is not None and history.steps:
-        provider, _, name = history.steps[-1].sent.chosen.partition("/")
-        system_messages = model_info(provider, name).system_messages
-    cache = PromptCache(place.paths.compiled_prompts())
-    prompts = Prompts(cache, repository, place.agents().base_prompt(state))
     compacted = history is not None and history.compacted
-    prepared = prompts.prepare(last, system_messages, compacted=compacted)
-    sent = [] if history is None else [*visible_messages(history, prepared.key)]
-    updates = [message.text for message in sent if message.role == "system"]
-    return prepared.key, updates + ([prepared.update.text] if prepared.update is not None else [])
+    prepared = prompts.prepare(last, info.system_messages, compacted=compacted)
+    messages = visible_messages(history, prepared.key) if history is not None else ()
+    if prepared.update is not None:
+        messages = (*messages, prepared.update)
+    project = project_of(place.project, ProjectRegister(place.paths), remember=False)
+    skills = available_skills(place.paths, place.project, repository.snapshot())
+    counter = Counter()
+    counter.use(info)
+    if history is not None:
+        counter.resume(history)
+    return _Carried(
+        prepared.key,
+        ModelRequest(
+            (prepared.system, skills) if skills else (prepared.system,),
+            messages,
+            Workbench(place, RunOptions(), lambda line: None).specs(state, repository, project, info.handle),
+            "",
+        ),
+        info,
+        counter,
+        base,
+        repository.snapshot(prepared.key.revision),
+        project,
+        place.settings().memory.budget,
+        history,
+    )

@@ -17,7 +17,7 @@ from letta_code import __version__
 from letta_code.cli.memory.sharing import sync_record
 from letta_code.cli.place import Place
 from letta_code.cli.show import label, local_time
-from letta_code.cli.sizes import size_line, window_of
+from letta_code.cli.sizes import budget_window, model_of, size_line
 from letta_code.errors import LettaError, ToolError
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def _memory(agent: str, place: Place) -> Iterator[Finding]:
 
 
 def _size(place: Place, state: AgentState, snapshot: MemorySnapshot) -> Iterator[Finding]:
+    from letta_code.cli.context import overflow_warning
     from letta_code.memory.budget import measure
     from letta_code.memory.overview import LIMIT, cut_overviews
 
@@ -168,12 +169,15 @@ def _size(place: Place, state: AgentState, snapshot: MemorySnapshot) -> Iterator
             False,
             "keep the overview short and move detail to files beside it",
         )
-    window, share, budget = window_of(place, state), place.settings().memory.budget, measure(snapshot)
+    window, share = budget_window(model_of(place, state)), place.settings().memory.budget
+    budget = measure(snapshot)
     yield Finding(
         f"{state.name}: {size_line(budget, window, share)}",
         not window or budget.total <= share * window,
         "move detail out of system/; `letta context` shows what is large",
     )
+    if (error := overflow_warning(place, state)) is not None:
+        yield Finding(f"{state.name}: {error.message}", False, error.hint)
 
 
 def _models(place: Place) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
-"""How memory's size is shown: a line for each scope, a bar for each file."""
+"""What is said of memory's size, in lines and as numbers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from letta_code.cli.show import label
@@ -10,42 +11,27 @@ if TYPE_CHECKING:
     from letta_code.agent.projects import Project
     from letta_code.agent.state import AgentState
     from letta_code.cli.place import Place
+    from letta_code.conversations.history import History
     from letta_code.memory.budget import Budget
     from letta_code.memory.snapshot import MemorySnapshot
-
-_BAR = 20  # columns
-_FILES = 15
+    from letta_code.models.base import ModelInfo
 
 
-def window_of(place: Place, state: AgentState, last: str = "") -> int:
-    """The window (tokens) of the model `last`, else the one that is set for the agent or in general; 0
-    when none is known."""
+def model_of(place: Place, state: AgentState, history: History | None = None) -> ModelInfo:
+    """What is known of the model that the conversation chose last, else of the one that is set for the agent
+    or in general. Its handle is "" and its window 0 when there is none."""
     from letta_code.models.catalog import model_info
 
-    provider, _, name = (last or state.model or place.settings().model or "").partition("/")
-    info = model_info(provider, name) if name else None
-    return info.window if info is not None and info.known else 0
+    last = history.steps[-1].sent.chosen if history is not None and history.steps else ""
+    handle = last or state.model or place.settings().model or ""
+    provider, _, name = handle.partition("/")
+    info = model_info(provider, name)
+    return info if name else replace(info, handle="", window=0)
 
 
-def memory_lines(
-    snapshot: MemorySnapshot, budget: Budget, project: Project | None, window: int, share: float
-) -> list[str]:
-    """Both scopes of memory with their sizes, and what is too large."""
-    from letta_code.memory.budget import pressure
-
-    lines = [f"every project  {size_line(budget, window, share)}"]
-    width = max((len(label(file.path)) for file in budget.files[:_FILES]), default=0)
-    for file in budget.files[:_FILES]:
-        part = file.tokens / budget.total if budget.total else 0
-        filled = round(part * _BAR)
-        limit = f"  {file.characters:,} of {file.limit:,} characters" if file.limit is not None else ""
-        bar = "█" * filled + "░" * (_BAR - filled)
-        lines.append(f"  {label(file.path):<{width}}  {bar} {part:4.0%} {file.tokens:>7,}{limit}")
-    if len(budget.files) > _FILES:
-        lines.append(f"  … {len(budget.files) - _FILES:,} smaller files")
-    lines.append(f"this project   {_project_line(snapshot, project)}")
-    lines += [f"warning: {label(line)}" for line in pressure(budget, window, share)]
-    return lines
+def budget_window(info: ModelInfo) -> int:
+    """The window that memory's budget is a part of; 0 when it is not known."""
+    return info.window if info.known else 0
 
 
 def size_line(budget: Budget, window: int, share: float) -> str:
@@ -90,7 +76,8 @@ def memory_data(
     }
 
 
-def _project_line(snapshot: MemorySnapshot, project: Project | None) -> str:
+def project_line(snapshot: MemorySnapshot, project: Project | None) -> str:
+    """The project's part of memory, in one line."""
     from letta_code.core.tokens import estimated_tokens
     from letta_code.memory.overview import overview_of
     from letta_code.memory.scope import project_folder

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from letta_code.agent.memory_notes import MemoryNotes
-from letta_code.agent.projects import ProjectRegister, project_of
+from letta_code.agent.projects import Project, ProjectRegister, project_of
 from letta_code.agent.prompting import Prompts
 from letta_code.agent.reminder import Reminder
 from letta_code.agent.retry import RetryPolicy
@@ -27,6 +27,8 @@ from letta_code.cli.trust import untrusted_warning
 from letta_code.cli.undo import tools_undo, undo_in
 from letta_code.conversations.store import Conversation
 from letta_code.conversations.summary import ConversationSummary
+from letta_code.core.ids import new_conversation_id
+from letta_code.core.messages import ToolSpec
 from letta_code.errors import AgentError, ConversationError, SandboxError, StorageError, UsageError
 from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.git.review import count_held
@@ -34,9 +36,11 @@ from letta_code.memory.prompt import PromptCache
 from letta_code.models.base import Model
 from letta_code.tools.base import Workspace, our_environment
 from letta_code.tools.permissions.policy import Policy, mode_named
-from letta_code.tools.toolbox import build_toolbox
+from letta_code.tools.toolbox import Toolbox, build_toolbox
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from letta_code.agent.rewind import Rewound
     from letta_code.agent.syncing import BackgroundSync
     from letta_code.frontends.host import Session as SessionView
@@ -157,8 +161,8 @@ class Workbench:
             for commit in log(repository, 20)
         ]
 
-    def context(self, session: SessionView) -> str:
-        """What the next request would carry."""
+    def context(self, session: SessionView) -> RenderableType:
+        """What fills the window of the session's model."""
         from letta_code.cli.context import describe
 
         if not isinstance(session, Session):
@@ -301,48 +305,18 @@ class Workbench:
         self, agent: AgentState, conversation: Conversation, model: Model, repository: MemoryRepository
     ) -> Session:
         place, options, permissions = self._place, self._options, self._settings.permissions
-        memory = place.paths.memory_worktree(agent.key)
         register = ProjectRegister(place.paths)
         project = project_of(place.project, register)
         if register.moved is not None:
             self._say(f"warning: the list of known projects was damaged; it is now {register.moved}")
-        holds = self._settings.memory.review == "hold"
-        workspace = Workspace(
-            project=place.project,
-            roots=(*self._roots, memory.resolve()),
-            overflow=place.paths.overflow(conversation.id),
-            memory=memory,
-            environment={
-                **place.environment,
-                **self._settings.environment,
-                "AGENT_ID": agent.id,
-                "LETTA_AGENT_ID": agent.id,
-                "CONVERSATION_ID": conversation.id,
-                "LETTA_CONVERSATION_ID": conversation.id,
-                "MEMORY_DIR": str(memory),
-                "LETTA_MEMORY_DIR": str(memory),
-            },
-            sandbox=None if self._sandbox is None else self._sandbox.showing(repository.git_dir),
-            undo=tools_undo(
-                place, agent.key, conversation.id, our_environment(place.environment, self._opened())
-            ),
-        )
+        workspace = self._workspace(agent, conversation.id, repository)
         mode = mode_named(options.permission_mode or permissions.mode)
-        policy = Policy(mode, rules_of(place, options, permissions, self._say), workspace, holds)
+        policy = Policy(mode, rules_of(place, options, permissions, self._say), workspace, self._holds)
         return Session(
             agent=agent,
             conversation=conversation,
             model=model,
-            toolbox=build_toolbox(
-                workspace,
-                repository,
-                Author(agent.name, f"{agent.id}@letta.local"),
-                agent.id,
-                project=project.slug,
-                holds=holds,
-                agents_tools=(*agent.tools, *_trained_on(model)),
-                sight=policy.left_out,
-            ),
+            toolbox=self._toolbox(agent, workspace, repository, project, model.info.handle, policy),
             policy=policy,
             workspace=workspace,
             memory=repository,
@@ -358,6 +332,60 @@ class Workbench:
             max_turns=options.max_turns,
             fallback=fallback_of(place, options, self._settings, model.info, self._say),
         )
+
+    @property
+    def _holds(self) -> bool:
+        return self._settings.memory.review == "hold"
+
+    def _workspace(self, agent: AgentState, conversation_id: str, repository: MemoryRepository) -> Workspace:
+        place, memory = self._place, self._place.paths.memory_worktree(agent.key)
+        return Workspace(
+            project=place.project,
+            roots=(*self._roots, memory.resolve()),
+            overflow=place.paths.overflow(conversation_id),
+            memory=memory,
+            environment={
+                **place.environment,
+                **self._settings.environment,
+                "AGENT_ID": agent.id,
+                "LETTA_AGENT_ID": agent.id,
+                "CONVERSATION_ID": conversation_id,
+                "LETTA_CONVERSATION_ID": conversation_id,
+                "MEMORY_DIR": str(memory),
+                "LETTA_MEMORY_DIR": str(memory),
+            },
+            sandbox=None if self._sandbox is None else self._sandbox.showing(repository.git_dir),
+            undo=tools_undo(
+                place, agent.key, conversation_id, our_environment(place.environment, self._opened())
+            ),
+        )
+
+    def _toolbox(
+        self,
+        agent: AgentState,
+        workspace: Workspace,
+        repository: MemoryRepository,
+        project: Project,
+        handle: str,
+        policy: Policy | None,
+    ) -> Toolbox:
+        return build_toolbox(
+            workspace,
+            repository,
+            Author(agent.name, f"{agent.id}@letta.local"),
+            agent.id,
+            project=project.slug,
+            holds=self._holds,
+            agents_tools=(*agent.tools, *_trained_on(handle)),
+            sight=None if policy is None else policy.left_out,
+        )
+
+    def specs(
+        self, agent: AgentState, repository: MemoryRepository, project: Project, handle: str
+    ) -> tuple[ToolSpec, ...]:
+        """What a session would tell the model `handle` of its tools; nothing is opened or written."""
+        workspace = self._workspace(agent, new_conversation_id(), repository)
+        return self._toolbox(agent, workspace, repository, project, handle, None).specs()
 
     def _base(self, agent: AgentState) -> str:
         """The base prompt of this run. One that is not the agent's own is kept beside it, so that
@@ -376,9 +404,9 @@ class Workbench:
         return base
 
 
-def _trained_on(model: Model) -> tuple[str, ...]:
+def _trained_on(handle: str) -> tuple[str, ...]:
     """Tools that only models of this make know from their training."""
-    return ("memory_apply_patch",) if "codex" in model.info.handle else ()
+    return ("memory_apply_patch",) if "codex" in handle else ()
 
 
 def _last_model(conversation: Conversation | None) -> str | None:

@@ -17,6 +17,8 @@ from letta_code.tools.permissions.policy import StandingRule
 from letta_code.tools.processes.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from letta_code.agent.rewind import Rewound
     from letta_code.frontends.undo import Wish
 
@@ -200,6 +202,6 @@ class Host(Protocol):
         """The latest memory commits, one line each, newest first."""
         ...
 
-    def context(self, session: Session) -> str:
-        """What the next request would carry, as a short text for people."""
+    def context(self, session: Session) -> RenderableType:
+        """What fills the window of the session's model, for people."""
         ...

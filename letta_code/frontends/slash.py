@@ -21,7 +21,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("/undo", "[N]  give files back what they held before the last turns; --redo takes that back"),
     ("/permissions", "[MODE]  what may run unasked, and why; or change the mode (also Shift+Tab)"),
     ("/memory", "the latest commits of the agent's memory"),
-    ("/context", "what the next request carries"),
+    ("/context", "what fills the model's window"),
     ("/exit", "leave (also Ctrl-D)"),
 )
 _KEYS = (
@@ -138,5 +138,5 @@ class Slash:
         return session
 
     async def _context(self, argument: str, session: Session) -> Session:
-        self.say(self.host.context(session))
+        self.console.print(self.host.context(session), markup=False, highlight=False)
         return session

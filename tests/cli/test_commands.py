@@ -159,11 +159,11 @@ def test_doctor_names_a_damaged_memory_and_the_cure(letta: Letta, memory: Path) 
 
 
 def test_context_shows_the_next_prompt_with_its_key(letta: Letta, memory: Path) -> None:
-    plain = letta("context")
+    plain = letta("context", "--prompt")
     assert plain.code == 0, plain.err
     assert "Likes tea." in plain.out
     (memory / "system" / "human.md").write_text("---\ndescription: who\n---\nA draft.\n")
-    assert letta("context").out == plain.out
+    assert letta("context", "--prompt").out == plain.out
     described = letta("context", "--json").json
     assert described["prompt"] == plain.out
     assert described["key"]["revision"] == letta("memory", "log", "--json").json[0]["revision"]

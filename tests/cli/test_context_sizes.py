@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import Letta
+from tests.model_server import ModelServer
 
 
 @pytest.fixture
@@ -27,11 +28,9 @@ def memory(letta: Letta) -> Path:
 def test_e29_context_shows_both_scopes_with_sizes(letta: Letta, memory: Path) -> None:
     shown = letta("context")
     assert shown.code == 0
-    assert "every project  system/: about " in shown.err
-    assert "█" in shown.err
-    assert "this project   projects/project-" in shown.err
-    assert "overview.md, about " in shown.err
-    assert "Uses pnpm." not in shown.out  # it goes with the first message, not with the prompt
+    assert "this project   projects/project-" in shown.out
+    assert "overview.md, about " in shown.out
+    assert "Uses pnpm." not in letta("context", "--prompt").out  # it goes with the first message
     data = letta("context", "--json").json["memory"]
     assert data["project"]["files"] == 1
     assert data["project"]["overview_tokens"] > 5
@@ -40,10 +39,43 @@ def test_e29_context_shows_both_scopes_with_sizes(letta: Letta, memory: Path) ->
     assert data["warnings"] == []
 
 
+def test_the_window_is_split_into_parts_that_add_up(letta: Letta, memory: Path) -> None:
+    (letta.project / "AGENTS.md").write_text("Run make check before you commit.\n" * 20)
+    call = {"name": "LS", "arguments": {"path": "."}}
+    with ModelServer(
+        [{"text": "I look.", "tool_calls": [call]}, {"text": "Done.", "repeat": True}]
+    ) as server:
+        letta.environment |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}
+        assert letta("-p", "what is here?").code == 0
+        told = server.requests[-1].body
+    window = letta("context", "--json").json["window"]
+    parts = {part["name"]: part for part in window["parts"]}
+    assert window["model"] == "anthropic/claude-sonnet-5-5"
+    assert window["measured"] is True
+    assert window["assumed"] is False
+    assert window["overflow"] is None
+    assert sum(part["tokens"] for part in parts.values()) == window["total"]
+    assert window["total"] + window["reserved"] + window["free"] == window["size"] == 1_000_000
+    assert {item["name"] for item in parts["tools"]["items"]} == {tool["name"] for tool in told["tools"]}
+    for name in ("base prompt", "core memory", "external tree", "skills", "tools", "project notes"):
+        assert parts[name]["tokens"] > 0, name
+    kinds = {item["name"]: item["tokens"] for item in parts["messages"]["items"]}
+    assert min(kinds[kind] for kind in ("yours", "answers", "tool calls", "tool results", "reminders")) > 0
+    assert kinds["thinking"] == kinds["memory updates"] == parts["summary"]["tokens"] == 0
+    plain = letta("context", env={"COLUMNS": "120"}).out
+    assert "\x1b" not in plain
+    assert "as the last answer's usage says" in plain
+    for width in (24, 39, 41, 200):
+        shown = letta("context", env={"COLUMNS": str(width)}).out
+        assert "█ core memory" in shown
+        assert "    system/" in shown
+        assert max(map(len, shown.splitlines())) <= width, shown
+
+
 def test_e39_what_is_in_the_prompt_is_sent_and_the_rest_is_listed(letta: Letta, memory: Path) -> None:
     (memory / "system" / "human.md").write_text("---\ndescription: The person.\n---\nLikes tea.\n")
     assert letta("memory", "commit", "-m", "tea").code == 0
-    prompt = letta("context").out
+    prompt = letta("context", "--prompt").out
     assert "Likes tea." in prompt
     assert "other-1" in prompt
     assert "overview.md — What other-1 is." in prompt
@@ -62,4 +94,20 @@ def test_e24_doctor_and_context_name_what_is_cut_or_over_budget(letta: Letta, me
     assert "overview.md is cut in conversations: 8,000 of " in told
     assert letta("config", "set", "memory.budget", "0.01").code == 0
     assert "BAD  letta: system/: about " in letta("doctor").out
-    assert "warning: system/ takes about " in letta("context").err
+    assert "warning: system/ takes about " in letta("context").out
+
+
+def test_a_system_prompt_that_fills_the_window_is_named_before_a_chat_begins(
+    letta: Letta, memory: Path
+) -> None:
+    small = letta("agents", "create", "--name", "small", "--model", "ollama/tiny")
+    assert small.code == 0, small.err
+    folder = Path(letta("memory", "path", "--agent", "small").out.strip())
+    assert letta("context", "--agent", "small", "--json").json["window"]["overflow"] is None
+    (folder / "system" / "facts.md").write_text("---\ndescription: d\n---\n" + "one more fact. " * 8_000)
+    assert letta("memory", "commit", "--agent", "small", "-m", "large").code == 0
+    shown = letta("context", "--agent", "small").out
+    assert "warning: the system prompt and the tools take about " in shown
+    assert "system/facts.md (" in shown
+    assert "core memory" in letta("context", "--agent", "small", "--json").json["window"]["overflow"]
+    assert "BAD  small: the system prompt and the tools take" in letta("doctor").out

@@ -12,7 +12,7 @@ from letta_code.cli.hook import line, problems_of_staged, refuse, refuse_held
 from letta_code.cli.memory.common import Agent, Json, opened, overrides
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label, table
-from letta_code.cli.sizes import window_of
+from letta_code.cli.sizes import budget_window, model_of
 from letta_code.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _check_all(ctx: typer.Context, agent: str | None, json: bool) -> int:
     snapshot = memory.snapshot()
     files, drafts = problems_of_head(snapshot), problems_of_drafts(memory, overrides(place))
     faults = problems_of_repository(memory)
-    window, budget = window_of(place, state), measure(snapshot)
+    window, budget = budget_window(model_of(place, state)), measure(snapshot)
     warnings = pressure(budget, window, place.settings().memory.budget)
     code = EXIT_FAILED if files or drafts or faults else 0
     if json:
