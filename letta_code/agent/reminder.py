@@ -10,17 +10,23 @@ import signal
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from letta_code.agent.memory_notes import MemoryNotes
 from letta_code.conversations.store import Conversation
 from letta_code.core.messages import Message
 from letta_code.core.text import one_line, well_formed
+from letta_code.errors import StorageError
 from letta_code.memory.render import escaped
 from letta_code.tools.base import Workspace
+
+if TYPE_CHECKING:
+    from letta_code.archive.archive import Archive
 
 _GIT_SECONDS = 1.0
 _GIT_BYTES = 65_536
 _GIT_FILES = 20
+_TAGS = 10
 _PROJECT_TEXT = 8_000  # characters
 _PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 _OF_PROJECT = "of this project (written by the project's authors, not by the person you talk to):"
@@ -30,7 +36,7 @@ PROJECT_NOTES = tuple(f"{name} {_OF_PROJECT}" for name in _PROJECT_FILES)
 
 class Reminder:
     """Tells all facts with the first message of a session, later only those that changed. `memory` adds
-    what there is to say of memory."""
+    what there is to say of memory, `archive` what it holds."""
 
     def __init__(
         self,
@@ -38,8 +44,10 @@ class Reminder:
         agent_id: str,
         conversation_id: str,
         memory: MemoryNotes | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self.memory = memory
+        self._archive = archive
         self._workspace = workspace
         self._agent_id = agent_id
         self._conversation_id = conversation_id
@@ -88,7 +96,23 @@ class Reminder:
         }
         if self._workspace.memory is not None:
             facts["Memory ($MEMORY_DIR)"] = str(self._workspace.memory)
+        if self._archive is not None and (held := archive_summary(self._archive)):
+            facts["Archive"] = held
         return facts if self.memory is None else facts | self.memory.facts()
+
+
+def archive_summary(archive: Archive) -> str:
+    """How many passages there are and their most used tags; "" when there are none to be had."""
+    try:
+        counts = archive.counts()
+    except StorageError:
+        return ""  # its tools say what is wrong
+    if not counts.passages:
+        return ""
+    tags = [f"{tag} ({used})" for tag, used in counts.tags[:_TAGS]]
+    more = f" and {len(counts.tags) - _TAGS} more" if len(counts.tags) > _TAGS else ""
+    named = f"; tags: {', '.join(tags)}{more}" if tags else ""
+    return f"{counts.passages} passages (archival_memory_search){named}"
 
 
 def news_of(conversation: Conversation) -> list[str]:

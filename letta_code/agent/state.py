@@ -203,17 +203,20 @@ class AgentStore:
         raise AgentError(f"there is no agent {wanted!r}", hint)
 
     def delete(self, key: AgentKey, *, purge: bool = False) -> Path:
-        """Delete the agent's state and transcripts; its memory too with `purge`. Returns where its
+        """Delete the agent's state, transcripts and archive; its memory too with `purge`. Returns where its
         memory is or was.
 
         Raises:
             AgentError: there is no such agent.
             StorageError: a file cannot be removed.
         """
+        from letta_code.archive.store import SqliteArchive
+
         path = self._paths.agent_state(key)
         if not path.exists():
             raise AgentError(f"there is no agent {key.agent}", "`letta agents list` shows them")
         memory = self._paths.memory_home(key)
+        SqliteArchive(self._paths.archive()).delete_all(key)
         try:
             path.unlink()
             for folder in (path.parent, self._paths.conversations(key), *((memory,) if purge else ())):

@@ -138,10 +138,14 @@ def delete(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete an agent and its conversations. Its memory is kept unless --purge is given."""
+    """Delete an agent, its conversations and its archive. Its memory is kept unless --purge is given."""
+    from letta_code.archive.store import SqliteArchive
+
     place: Place = ctx.obj
     state = place.agents().find(agent)
-    what = "its conversations and its memory" if purge else "its conversations"
+    passages = SqliteArchive(place.paths.archive()).counts(state.key).passages
+    archive = f", its archive ({passages} passages)" if passages else ""
+    what = f"its conversations{archive}{' and its memory' if purge else ''}"
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"this deletes {state.name} and {what}", "add --yes to do it")
