@@ -18,6 +18,7 @@ from letta_code.agent.retry import RetryPolicy
 from letta_code.agent.session import Session
 from letta_code.agent.skills import available_skills
 from letta_code.agent.state import AgentState
+from letta_code.cli.archive import archive_of, session_archive
 from letta_code.cli.fallback import fallback_of
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import DEFAULT_AGENT, Place
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from letta_code.agent.rewind import Rewound
     from letta_code.agent.syncing import BackgroundSync
+    from letta_code.archive.archive import Archive
     from letta_code.frontends.host import Session as SessionView
     from letta_code.frontends.undo import Wish
     from letta_code.tools.processes.sandbox import Sandbox
@@ -310,13 +312,14 @@ class Workbench:
         if register.moved is not None:
             self._say(f"warning: the list of known projects was damaged; it is now {register.moved}")
         workspace = self._workspace(agent, conversation.id, repository)
+        archive = session_archive(place, self._settings, agent.key, self._say)
         mode = mode_named(options.permission_mode or permissions.mode)
         policy = Policy(mode, rules_of(place, options, permissions, self._say), workspace, self._holds)
         return Session(
             agent=agent,
             conversation=conversation,
             model=model,
-            toolbox=self._toolbox(agent, workspace, repository, project, model.info.handle, policy),
+            toolbox=self._toolbox(agent, workspace, repository, project, model.info.handle, archive, policy),
             policy=policy,
             workspace=workspace,
             memory=repository,
@@ -326,6 +329,7 @@ class Workbench:
                 agent.id,
                 conversation.id,
                 MemoryNotes(repository, project, self._settings.memory.budget),
+                archive,
             ),
             skills=available_skills(place.paths, place.project, repository.snapshot()),
             retry=RetryPolicy.from_environment(place.environment),
@@ -367,7 +371,8 @@ class Workbench:
         repository: MemoryRepository,
         project: Project,
         handle: str,
-        policy: Policy | None,
+        archive: Archive | None,
+        policy: Policy | None = None,
     ) -> Toolbox:
         return build_toolbox(
             workspace,
@@ -378,6 +383,7 @@ class Workbench:
             holds=self._holds,
             agents_tools=(*agent.tools, *_trained_on(handle)),
             sight=None if policy is None else policy.left_out,
+            archive=archive,
         )
 
     def specs(
@@ -385,7 +391,8 @@ class Workbench:
     ) -> tuple[ToolSpec, ...]:
         """What a session would tell the model `handle` of its tools; nothing is opened or written."""
         workspace = self._workspace(agent, new_conversation_id(), repository)
-        return self._toolbox(agent, workspace, repository, project, handle, None).specs()
+        archive = archive_of(self._place, self._settings, agent.key, lambda _: None)
+        return self._toolbox(agent, workspace, repository, project, handle, archive).specs()
 
     def _base(self, agent: AgentState) -> str:
         """The base prompt of this run. One that is not the agent's own is kept beside it, so that
