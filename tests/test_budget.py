@@ -8,7 +8,10 @@ from pathlib import Path
 
 import quicktok
 
+from letta_code.archive.archive import Archive
+from letta_code.archive.store import SqliteArchive
 from letta_code.core.codec import dump
+from letta_code.core.ids import DEFAULT_ORG, AgentKey
 from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.prompt import compile_prompt
 from letta_code.memory.seed import default_files
@@ -24,7 +27,9 @@ async def test_system_prompt_and_tools_of_a_new_agent_fit_the_budget(tmp_path: P
         tmp_path / "repo.git", tmp_path / "memory", default_files(), author, "first memory"
     )
     workspace = Workspace(tmp_path, (tmp_path,), tmp_path / "overflow", repository.worktree)
-    toolbox = build_toolbox(workspace, repository, author, "agent-1")
+    key = AgentKey(DEFAULT_ORG, "agent-1")
+    archive = Archive(SqliteArchive(tmp_path / "archive.db"), key)
+    toolbox = build_toolbox(workspace, repository, author, key.agent, archive=archive)
     base = files("letta_code.agent").joinpath("base_prompt.md").read_text("utf-8")
 
     system = compile_prompt(base, repository.snapshot())
