@@ -180,6 +180,22 @@ def _size(place: Place, state: AgentState, snapshot: MemorySnapshot) -> Iterator
         yield Finding(f"{state.name}: {error.message}", False, error.hint)
 
 
+def _archive(place: Place) -> Iterator[Finding]:
+    from letta_code.archive.store import SqliteArchive
+    from letta_code.models.embeddings import open_embedder
+
+    embedder = open_embedder(place.settings(), place.environment)
+    how = "words alone: no embedding model" if embedder is None else f"words and by {embedder.name}"
+    yield Finding(f"archive: searched by {how}", True)
+    store = SqliteArchive(place.paths.archive())
+    for state in place.agents().list():
+        if not (count := store.counts(state.key).passages):
+            continue
+        waiting = [] if embedder is None else store.without_vector(state.key, embedder.name)
+        without = f", {len(waiting)} without a vector (letta archive reindex)" if waiting else ""
+        yield Finding(f"{state.name}: {count} passages in the archive{without}", True)
+
+
 def _models(place: Place) -> Iterator[Finding]:
     from letta_code.models.providers import discover
 
@@ -195,4 +211,4 @@ def _models(place: Place) -> Iterator[Finding]:
     )
 
 
-_CHECKS = (_programs, _folders, _settings, _sandbox, _agents, _models)
+_CHECKS = (_programs, _folders, _settings, _sandbox, _agents, _archive, _models)
