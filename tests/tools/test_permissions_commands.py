@@ -309,6 +309,11 @@ def test_b13_b14_rules_judge_every_part(tmp_path: Path, command: str, decision: 
         ("Bash(npm:*)", "./npm x", False),
         ("Bash", "anything $X", True),
         ("Bash(*)", "make && touch p", True),
+        ("bash(npm:*)", "npm run build", True),
+        ("Bash(git fetch:*)", "git fetch origin", True),
+        ("Bash(git fetch:*)", "git fetch --upload-pack='touch p' .", False),
+        ("Bash(git log --output=p:*)", "git log --output=p", True),
+        ("Bash(printf:*)", "x=a; printf -v x /etc/passwd; cat $x", False),
     ],
 )
 def test_allow_rules_go_by_words(tmp_path: Path, rule: str, command: str, allowed: bool) -> None:

@@ -217,7 +217,9 @@ def test_grants_last_for_the_session(place: Place) -> None:
     assert policy.judge(write, PathArguments(file_path="a")).decision == "ask"
 
 
-@pytest.mark.parametrize("text", ["", "Bash(", "Bash)", "Bash()", "(x)", "a b", "Bash(it's)", "Edit(x) y"])
+@pytest.mark.parametrize(
+    "text", ["", "Bash(", "Bash)", "Bash()", "Bash( )", "(x)", "a b", "Bash(it's)", "Edit(x) y"]
+)
 def test_bad_rules_are_usage_errors(text: str) -> None:
     with pytest.raises(UsageError):
         Rule.parse(text)

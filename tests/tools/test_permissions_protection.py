@@ -374,6 +374,13 @@ def test_secrets_of_the_home_folder_ask_although_a_rule_opens_home(place: Place)
             "git add .env",
             "base64 tls.key",
         ),
+        *(
+            "git show :.env",
+            "git cat-file -p HEAD:sub/.env",
+            "git show main~2:./.env",
+            "git diff -- gone.pem",
+        ),
+        *("git log -L1,2:.env", "git diff HEAD:.env a", "git diff -- ':(top).env'", "git blame .env"),
         *("echo A=1 >> .env", "tee .env", "diff .env .env.example", "env -i cat .env", "cat src/../.env"),
     ],
 )
@@ -394,7 +401,8 @@ def test_commands_that_open_secrets_ask_although_the_command_is_allowed(place: P
     [
         *("ls -la .env", "test -f .env && echo yes", "stat .env", "find . -name .env"),
         *("grep -n .env README.md", "grep --exclude=.env x README.md", "cat .env.example", "echo .env"),
-        *("rg -g '!.env' x README.md", "du -h .env"),
+        *("rg -g '!.env' x README.md", "du -h .env", "git check-ignore .env", "git ls-files .env"),
+        *("git diff -- . ':!.env'", "git grep process.env", "git show HEAD:.env.example", "git log -S a:b"),
     ],
 )
 def test_commands_that_only_name_secrets_pass(place: Place, command: str) -> None:

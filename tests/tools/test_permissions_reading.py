@@ -34,6 +34,11 @@ cat a.py - < /dev/null
 /usr/bin/grep x a.py
 cat "$MEMORY_DIR/system/persona.md"
 ls $MEMORY_DIR
+git -C "$MEMORY_DIR" log
+sed -n 1,5p "$MEMORY_DIR/system/persona.md"
+find $MEMORY_DIR -name '*.md'
+[ -f .env ] && echo there
+[[ -s .env ]]
 for f in a.py src/*.py; do echo "== $f"; head -3 "$f"; done
 d=src; ls "$d/deep"
 git ls-files | xargs wc -l
@@ -126,6 +131,9 @@ cat ~root/.x
 cat ~+/../x
 git -C / log
 git -C .. log
+git -C "$MEMORY_DIR/.." log
+git -C "$x" log
+x=..; git -C $x log
 git diff --no-index /etc/passwd a.py
 git log -- ../x
 head -c 10 /etc/passwd
@@ -279,6 +287,17 @@ def test_denied_reads_are_denied_in_every_mode(place: Place, command: str) -> No
     rules = Rules(allow=("Bash",), deny=("Read(src/secret/**)", "Read(.env)"))
     assert place.judge(command, "bypassPermissions", rules).decision == "deny"
     assert place.judge(command, "default", rules).decision == "deny"
+
+
+def test_a_denied_file_below_a_folder_outweighs_the_questions_before_it(place: Place) -> None:
+    outside = place.workspace.project.parent / "out"
+    for name in ("a/x.key", "b/f", "z/f"):
+        (outside / name).parent.mkdir()
+        (outside / name).write_text("x")
+    for command in ("grep -r x ../out", "find ../out -exec cat {} +", "diff -r ../out src"):
+        assert place.judge(command).decision == "ask", command
+        denying = Rules(deny=(f"Read(/{outside}/z/**)",))
+        assert place.judge(command, rules=denying).decision == "deny", command
 
 
 def test_quoted_names_that_look_like_home_or_memory_are_judged_as_they_are(

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from letta_code.tools.shell_code.paths import (
 from letta_code.tools.shell_code.reach import TooMany, brings_a_repository, reached
 from letta_code.tools.shell_code.reading import exposed, is_sink, reads
 from letta_code.tools.shell_code.syntax import Redirect, ShellCode, SimpleCommand, parse
-from letta_code.tools.shell_code.wrappers import base_name
+from letta_code.tools.shell_code.wrappers import base_name, normalised
 
 if TYPE_CHECKING:
     from letta_code.tools.base import Workspace
@@ -46,6 +46,7 @@ _ONLY_NAMES = frozenset(
     {"[", "basename", "cd", "dirname", "du", "file", "ls", "readlink", "realpath", "stat", "test", "tree"}
 )
 """Commands that read names and sizes of files and not what is in them."""
+_GIT_ONLY_NAMES = frozenset({"check-ignore", "ls-files", "ls-tree"})
 _CHANGING_FILES = frozenset(
     {"chmod", "chown", "cp", "dd", "install", "ln", "mv", "rm", "rmdir", "sed", "tee", "touch", "truncate"}
 )
@@ -184,17 +185,30 @@ class CommandJudge:
     def _secrets(self, code: ShellCode, places: Places) -> Verdict:
         """Whether a command that is allowed otherwise would open a file that holds secrets."""
         for simple in code.commands:
-            name = base_name(simple.argv[0] or "")
+            name = _name(simple)
             acts = name == "find" and any(part and part.startswith(("-exec", "-ok")) for part in simple.argv)
             if name in _ONLY_NAMES or (name == "find" and not acts):
                 continue
+            if name == "git" and not _GIT_ONLY_NAMES.isdisjoint(normalised(simple.argv)[1:2]):
+                continue
             kind: Kind = "read" if reads(simple) else "write"
-            for path in islice(self._files_of((simple,), places), MOST):
-                if os.path.lexists(path) and self._paths.closed_secret("read", path):
+            there = (path for path in self._files_of((simple,), places) if os.path.lexists(path))
+            for path in islice(chain(there, self._recorded(simple, places)), MOST):
+                if self._paths.closed_secret("read", path):
                     verdict = self._paths.judge("Bash", "read", path)
                     if verdict.decision != "allow":
                         return verdict if kind == "read" else Verdict("ask", verdict.reason)
         return ALLOW
+
+    def _recorded(self, simple: SimpleCommand, places: Places) -> Iterator[Path]:
+        """What a command of Git names that need not be there any more: `HEAD:.env`, `-- .env`."""
+        if _name(simple) != "git":
+            return
+        left_out = re.compile(r".*\s|:(?:[!^]|\([^)]*exclude)", re.DOTALL)  # or a text for people
+        words = [part for part in (*simple.argv, *simple.choices) if part and not left_out.match(part)]
+        behind = words[words.index("--") :] if "--" in words else []
+        for part in (*behind, *(part.rpartition(":")[2] for part in words if ":" in part)):
+            yield from places.paths(part.lstrip("/"))
 
     # Files that words name ------------------------------------------------------------------------
 
@@ -256,15 +270,17 @@ class CommandJudge:
         self, command: str, code: ShellCode, reading: list[SimpleCommand], places: Places
     ) -> Iterator[Verdict]:
         """What commands print of files below the folders that they go through."""
-        project = self._workspace.project
-        left_out = self._paths.left_out(project)
+        left_out = self._paths.left_out(Path("/"))
+        asked = False  # then only what is denied matters
         try:
             for path in reached(code, reading, places):
-                inside = path.is_relative_to(project)
-                if not inside or os.path.islink(path) or left_out(str(path.relative_to(project))):
-                    verdict = self._paths.judge("Read", "read", path)
-                    if verdict.decision != "allow":
-                        yield Verdict(verdict.decision, f"it goes through folders, and {verdict.reason}")
+                open_to_all = asked or path.is_relative_to(self._workspace.project)
+                if open_to_all and not os.path.islink(path) and not left_out(str(path)[1:]):
+                    continue
+                verdict = self._paths.judge("Read", "read", path)
+                if verdict.decision != "allow":
+                    asked = True
+                    yield Verdict(verdict.decision, f"it goes through folders, and {verdict.reason}")
         except TooMany:
             yield self._ask_command("it goes through too many files", command, code, reading=True)
 
@@ -279,7 +295,10 @@ class CommandJudge:
                 return Verdict("ask", "what it reads is not known")
             return planning() if mode == "plan" else Verdict("ask", "where it writes is not known")
         kind: Kind = "write" if redirect.write else "read"
-        return strictest(self._paths.judge("Bash", kind, path) for path in places.paths(target, globs=True))
+        return strictest(
+            self._paths.judge("Bash", kind, path, secrets=not redirect.looks)
+            for path in places.paths(target, globs=True)
+        )
 
     # Commands -------------------------------------------------------------------------------------
 

@@ -18,11 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from letta_code.errors import UsageError
+from letta_code.tools.shell_code.reading import git_acts
 from letta_code.tools.shell_code.syntax import SimpleCommand
 from letta_code.tools.shell_code.words import Word
 from letta_code.tools.shell_code.wrappers import normalised
 
-_SYNTAX = re.compile(r"([A-Za-z_][A-Za-z0-9_*-]*)(?:\((.+)\))?\Z", re.DOTALL)
+_SYNTAX = re.compile(r"([A-Za-z_][A-Za-z0-9_*-]*)(?:\((\s*\S.*)\))?\Z", re.DOTALL)
 _ALIASES = {
     "Write": "Edit",
     "MultiEdit": "Edit",
@@ -31,6 +32,7 @@ _ALIASES = {
     "Grep": "Read",
     "LS": "Read",
 }
+_TOOLS = {name.casefold(): name for name in ("Bash", "Edit", "Read", *_ALIASES)}
 _HINT = "a rule is a tool's name, or Tool(pattern): Bash(git log:*), Edit(src/**), Read(~/notes/**)"
 
 
@@ -52,7 +54,7 @@ class Rule:
         match = _SYNTAX.match(text.strip())
         if match is None:
             raise UsageError(f"not a permission rule: {text[:100]!r}", _HINT)
-        tool, pattern = match[1], (match[2] or "").strip()
+        tool, pattern = _TOOLS.get(match[1].casefold(), match[1]), (match[2] or "").strip()
         if pattern in ("*", "**", ":*"):
             pattern = ""
         if tool == "Bash" and pattern:
@@ -83,8 +85,14 @@ class Rule:
         return _path_expression(self.pattern, project, os.path.expanduser("~"))
 
     def allows_command(self, command: SimpleCommand) -> bool:
-        """Whether it covers this simple command, exactly as it is spelled."""
-        return not command.assigned and _matches(_words(self.pattern), command.argv, unknown=False)
+        """Whether it covers this simple command, exactly as it is spelled. A rule about a subcommand of Git
+        does not cover options that make Git write a file or run a program."""
+        words = _words(self.pattern)
+        if command.assigned or not _matches(words, command.argv, unknown=False):
+            return False
+        behind = command.argv[2:] if words[:1] == ["git"] and words[1:2] not in ([], ["*"]) else ()
+        given = [part for part in behind if part is not None and part not in words]
+        return not git_acts([*given, *command.choices])
 
     def may_be(self, command: SimpleCommand) -> bool:
         """Whether this simple command is, or at run time could be, one that the rule is about: for

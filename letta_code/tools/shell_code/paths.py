@@ -70,15 +70,15 @@ class Places:
     def _targets(self, simple: SimpleCommand, home: str) -> list[str | None]:
         name, words = base_name(simple.argv[0] or ""), simple.argv[1:]
         if name == "git":
-            return [words[at + 1] for at in range(len(words) - 1) if words[at] == "-C"]
-        if name not in ("cd", "pushd", "popd"):
-            return []
-        given = [part for part in words if part is None or not re.fullmatch(r"-[LPe@]+|--", part)]
-        if name != "cd" or given[:1] == ["-"]:
-            return [None]
-        if None in given:
-            return [*simple.choices, *([None] if simple.unlisted or not simple.choices else [])]
-        return [*given] or [home]
+            given = [words[at + 1] for at in range(len(words) - 1) if words[at] == "-C"]
+        elif name == "cd":
+            given = [part for part in words if part is None or not re.fullmatch(r"-[LPe@]+|--", part)]
+            given = [None if part == "-" else part for part in given or [home]]
+        else:
+            return [None] if name in ("pushd", "popd") else []
+        if None in given and simple.choices and not simple.unlisted:
+            return [*(part for part in given if part is not None), *simple.choices]
+        return given
 
     def _enter(self, target: str | None) -> None:
         if target is None or re.search(r"[*?\[]", target) or len(self.folders) > _MOST_FOLDERS:

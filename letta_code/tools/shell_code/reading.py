@@ -112,6 +112,8 @@ def reads(command: SimpleCommand) -> bool:
     arguments = command.argv[1:]
     if name == "find":
         arguments = _without_executed(arguments)
+    if arguments[:2] == ("-C", None) and name == "git" and _no_options(command):
+        arguments = arguments[2:]
     if name == "printf":  # a format that is an option would set a variable
         return bool(arguments) and arguments[0] is not None and not arguments[0].startswith("-")
     if None in arguments and (name == "git" or not _no_options(command)):
@@ -128,7 +130,7 @@ def _no_options(command: SimpleCommand) -> bool:
     return (
         not command.unlisted
         and bool(command.choices)
-        and all(re.match(r"[\w./~]", choice) and "{" not in choice for choice in command.choices)
+        and all(re.match(r"[\w./~$]", choice) and "{" not in choice for choice in command.choices)
     )
 
 
@@ -214,10 +216,8 @@ def _git(arguments: list[str]) -> bool:
     name, options = rest[0], rest[1:]
     if any("%G" in part or "%(signature" in part for part in options):
         return False  # it runs the program that checks signatures
-    for part in options:
-        start = part.split("=", 1)[0]
-        if len(start) > 2 and start.startswith("--") and any(bad.startswith(start) for bad in _GIT_ACTS):
-            return False
+    if git_acts(options):
+        return False
     if name == "grep":
         return not any(re.match(r"-[a-zA-Z]*O|--no-|--unt", part) for part in options)
     if name in _GIT_READS:
@@ -228,11 +228,21 @@ def _git(arguments: list[str]) -> bool:
         return options in ([], ["-v"], ["show"]) or options[:1] == ["get-url"]
     if name == "reflog":
         return options[:1] == ["show"] or all(part.startswith("-") for part in options)
+    if name == "submodule":
+        return options in ([], ["status"])
     if name == "config" and any(
         re.search(r"header|token|passw|secret|helper|--(?:re|u|sh)", part, re.I) for part in options
     ):
         return False
+    if name == "config" and len(options) == 1 and "." in options[0]:
+        return not options[0].startswith("-")
     return bool(options) and options[0] in _GIT_SUBCOMMANDS.get(name, ())
+
+
+def git_acts(options: list[str]) -> bool:
+    """Whether one of these options, or what may be short for one, makes Git write a file or run a program."""
+    starts = [part.split("=", 1)[0] for part in options if part.startswith("--") and part != "--"]
+    return any(bad.startswith(start) for start in starts for bad in _GIT_ACTS)
 
 
 def _git_lists(name: str, options: list[str]) -> bool:

@@ -40,10 +40,11 @@ class SimpleCommand:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """A file that the shell itself opens or looks at."""
+    """A file that the shell itself opens, or (`looks`) only looks at."""
 
     target: Word
     write: bool
+    looks: bool = False
 
 
 @dataclass(slots=True)
@@ -250,10 +251,10 @@ class _Reader:
             return
         self._add_redirect(target, write=operator not in ("<", "<&"))
 
-    def _add_redirect(self, target: Node, *, write: bool) -> None:
+    def _add_redirect(self, target: Node, *, write: bool, looks: bool = False) -> None:
         values = None if write else self.code.variables.of(target)
         for value in (word(target),) if values is None else values:
-            self.code.redirects.append(Redirect(value, write))
+            self.code.redirects.append(Redirect(value, write, looks))
 
     def _visit_heredoc_redirect(self, node: Node) -> None:
         if _words_behind(node) and not _belongs_to_command(node):
@@ -269,7 +270,7 @@ class _Reader:
     def _visit_unary_expression(self, node: Node) -> None:
         """Looking at a file is reading it."""
         if len(node.children) == 2 and text_of(node.children[0]) in _FILE_TESTS:
-            self._add_redirect(node.children[1], write=False)
+            self._add_redirect(node.children[1], write=False, looks=True)
 
     _visit_parenthesized_expression = _visit_binary_expression
 

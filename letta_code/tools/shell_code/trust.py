@@ -89,6 +89,8 @@ def _text(source: bytes, start: int, end: int) -> str:
 
 def _leaf_believed(node: Node, source: bytes) -> bool:
     text = _text(source, node.start_byte, node.end_byte)
+    if text.endswith("$") and _dollar_goes_on(node, source):
+        return False
     if node.type == "comment":
         before = source[max(node.start_byte - 2, 0) : node.start_byte]
         if not re.fullmatch(rb"|[\s\S]?[ \t\n;&|]", before) or before.startswith(b"\\"):
@@ -99,6 +101,16 @@ def _leaf_believed(node: Node, source: bytes) -> bool:
     if node.is_named:
         return not text.strip()
     return text == node.type or not text.strip() or text.strip() == node.type.strip()
+
+
+def _dollar_goes_on(node: Node, source: bytes) -> bool:
+    """Whether a dollar at the end of this text expands what the grammar took for another."""
+    around = "" if node.parent is None else node.parent.type
+    if around == "simple_expansion":
+        return False
+    quotes = b"" if around == "string" else b"'\""
+    behind = source[node.end_byte : node.end_byte + 1]
+    return bool(re.match(rb"[({\[\w@*#?!$" + quotes + rb"-]", behind))
 
 
 def _backticks_believed(node: Node, source: bytes) -> bool:

@@ -23,6 +23,8 @@ _MOST = 64  # values of one word
 _ROUNDS = 4  # of following variables that are set from variables
 _PLAIN = re.compile(r"[^\s\\'\"$`()<>|&;]*\Z")
 _SET_BY_BASH = re.compile(r"_\Z|BASH|REPLY|OPTARG|MAPFILE|COPROC|FUNCNAME|DIRSTACK|HIST|RANDOM|SRANDOM")
+_SETTERS = frozenset({"read", "printf"})
+"""Commands whose words may be names of variables that they set."""
 _SPLITS = re.compile(r"[^\w./,:@%+=~*?-]")  # what would make other words of an unquoted variable
 
 
@@ -125,8 +127,8 @@ class Variables:
             node = pending.pop()
             if node.type in ("variable_assignment", "for_statement"):
                 setters.append(node)
-            elif node.type == "command" and "read" in map(_word_of_child, node.children):
-                self.values |= {text_of(child): None for child in node.children}
+            elif node.type == "command" and _SETTERS & set(map(_word_of_child, node.children)):
+                self.values |= {text_of(child).removeprefix("-v"): None for child in node.children}
             pending.extend(reversed(node.children))
         for _ in range(_ROUNDS):
             before = dict(self.values)
