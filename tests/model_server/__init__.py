@@ -12,9 +12,20 @@ the `when` of a turn. README.md in this folder describes scripts, faults and opt
 
 from __future__ import annotations
 
+from tests.model_server.embeddings import Embeddings
 from tests.model_server.prefix import request_prefix
 from tests.model_server.script import call, load_script, turn
 from tests.model_server.server import ModelServer, Request
 from tests.model_server.wire import Dialect, sign
 
-__all__ = ["Dialect", "ModelServer", "Request", "call", "load_script", "request_prefix", "sign", "turn"]
+__all__ = [
+    "Dialect",
+    "Embeddings",
+    "ModelServer",
+    "Request",
+    "call",
+    "load_script",
+    "request_prefix",
+    "sign",
+    "turn",
+]

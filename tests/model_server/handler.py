@@ -74,6 +74,9 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0].rstrip("/")
         dialect = next((kind for end, kind in ROUTES.items() if path in (f"/v1/{end}", f"/{end}")), None)
         request = owner.record("POST", self.path, self._header_map(), raw, dialect)
+        if path in ("/v1/embeddings", "/embeddings"):
+            self._embed(request.body)
+            return
         if dialect is None:
             answer = catalog.post(path, request.body, owner)
             if answer is None:
@@ -86,6 +89,13 @@ class Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             owner.note_disconnect()
             self.close_connection = True
+
+    def _embed(self, body: Any) -> None:
+        owner = self._model_server
+        if owner.api_key is not None and not self._has_key(owner.api_key):
+            return self._refuse(401, "invalid api key", "openai-chat")
+        answer = owner.embeddings.answer(body)
+        return self._cut("close") if answer is None else self._send_json(*answer)
 
     def _look_up(self) -> None:
         owner = self._model_server

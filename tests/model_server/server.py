@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.model_server.certificate import untrusted_context
+from tests.model_server.embeddings import Embeddings
 from tests.model_server.handler import Handler
 from tests.model_server.rules import Rules
 from tests.model_server.script import Script, Turn, load_script
@@ -96,6 +97,7 @@ class ModelServer:
         strict_alternation: bool = False,
         require_reasoning_echo: bool = False,
         tls: bool = False,
+        embeddings: Embeddings | None = None,
     ) -> None:
         turns = load_script(Path(script)) if isinstance(script, str | Path) else script
         self.script = Script(turns, loop=loop)
@@ -106,6 +108,7 @@ class ModelServer:
         self.reasoning_field = reasoning_field
         self.api_key = api_key
         self.tls = tls
+        self.embeddings = embeddings or Embeddings()
         self.rules = Rules(
             trusted=frozenset(trusted),
             strict_alternation=strict_alternation,
