@@ -199,7 +199,8 @@ class _Reply(Reply):
         self._info = info
         self._after = _messages(info, request)[1]
         self._ids = CallIds(request.messages)
-        self._blocks: dict[int, dict[str, Any]] = {}
+        self._blocks: list[dict[str, Any]] = []
+        self._open: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
 
@@ -210,7 +211,7 @@ class _Reply(Reply):
         elif kind == "content_block_start":
             return self._begin(event["index"], event["content_block"])
         elif kind == "content_block_delta":
-            return self._grow(self._blocks[event["index"]], event["delta"])
+            return self._grow(self._open[event["index"]], event["delta"])
         elif kind == "message_delta":
             self._stop = event["delta"].get("stop_reason") or self._stop
             self._count(event.get("usage"))
@@ -233,10 +234,11 @@ class _Reply(Reply):
 
     def _begin(self, index: int, block: Mapping[str, Any]) -> list[ModelPart]:
         kept = dict(block)
-        self._blocks[index] = kept
+        self._blocks.append(kept)
+        self._open[index] = kept
         if kept["type"] == "tool_use":
             kept["id"] = self._ids.take(str(kept.get("id") or ""))
-            kept["json"] = json.dumps(kept["input"]) if kept.get("input") else ""
+            kept["json"] = ""
             return [ToolCallPart(kept["id"], well_formed(str(kept.get("name") or "")))]
         if kept["type"] == "text" and kept.get("text"):
             return [TextPart(well_formed(kept["text"]))]
@@ -259,9 +261,7 @@ class _Reply(Reply):
         return []
 
     def completed(self) -> Completed:
-        blocks = tuple(
-            kept for _, block in sorted(self._blocks.items()) if (kept := self._kept(block)) is not None
-        )
+        blocks = tuple(kept for block in self._blocks if (kept := self._kept(block)) is not None)
         usage = Usage(
             number(self._usage, "input_tokens"),
             number(self._usage, "output_tokens"),
@@ -275,7 +275,8 @@ class _Reply(Reply):
         if block["type"] == "text":
             return Text(well_formed(block["text"])) if block.get("text") else None
         if block["type"] == "tool_use":
-            return tool_call(block["id"], str(block.get("name") or ""), block["json"])
+            written = block["json"] or (json.dumps(block["input"]) if block.get("input") else "")
+            return tool_call(block["id"], str(block.get("name") or ""), written)
         if block["type"] in ("thinking", "redacted_thinking"):
             signed = block.get("signature") or block.get("data")
             return Thinking(

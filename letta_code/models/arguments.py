@@ -17,7 +17,7 @@ RAW_LIMIT = 2_000
 DEPTH_LIMIT = 100
 _TOO_DEEP = "it is nested too deeply"
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_-]")
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}\Z")  # OpenAI's Chat Completions take no more
 
 
 def decode(text: str) -> tuple[Mapping[str, Any] | None, str]:
@@ -85,6 +85,7 @@ class CallIds:
 
     def take(self, wanted: str) -> str:
         """`wanted`, or a fresh id where it is empty or taken."""
+        wanted = well_formed(wanted)
         chosen = wanted if wanted and wanted not in self._used else f"call_{uuid.uuid4().hex}"
         self._used.add(chosen)
         return chosen

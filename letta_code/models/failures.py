@@ -100,7 +100,7 @@ def from_status(status: int, body: object, headers: Mapping[str, str], endpoint:
     kind, hint = _judged(status, words, code, endpoint)
     if 300 <= status < 400:
         kind = "not_found"
-        words = f"the server redirects to {headers.get('location', 'another address')}"
+        words = f"the server redirects to {one_line(headers.get('location', 'another address'), 200)}"
         hint = "set that address as the base URL, if you trust it"
     message = f"{endpoint.provider} answered {status}" + (f": {words}" if words else "")
     return ModelError(
@@ -214,6 +214,8 @@ def _words(body: object) -> tuple[str, str]:
             body = json.loads(body)
         except ValueError:
             return _page(str(body)), ""
+    if isinstance(body, list) and body:
+        body = body[0]  # Google's
     if not isinstance(body, Mapping):
         return "", ""
     inner = body.get("error", body)

@@ -21,7 +21,7 @@ from letta_code.core.messages import (
 )
 from letta_code.core.text import well_formed
 from letta_code.errors import ModelError
-from letta_code.models.arguments import CallIds, encode_text, plain_name, tool_call
+from letta_code.models.arguments import CallIds, encode_text, plain_id, plain_name, tool_call
 from letta_code.models.base import (
     Completed,
     ModelInfo,
@@ -140,7 +140,7 @@ def _messages(turns: list[Message]) -> Iterator[dict[str, Any]]:
             for block in message.blocks:
                 assert isinstance(block, ToolResult)
                 text = block.text or "(a picture, shown below)"
-                yield {"role": "tool", "tool_call_id": block.call_id, "content": text}
+                yield {"role": "tool", "tool_call_id": plain_id(block.call_id), "content": text}
                 waiting += [item for item in block.content if isinstance(item, Image)]
     if waiting:
         yield {"role": "user", "content": _content(waiting)}
@@ -156,7 +156,7 @@ def _assistant(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         sent["tool_calls"] = [
             {
-                "id": call.id,
+                "id": plain_id(call.id),
                 "type": "function",
                 "function": {"name": plain_name(call.name), "arguments": encode_text(call)},
             }

@@ -3,6 +3,7 @@ again with the message it belongs to."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,7 @@ class _Reply(Reply):
         self._ids = CallIds(request.messages)
         self._items: dict[int, dict[str, Any]] = {}
         self._given: dict[int, str] = {}
+        self._text: list[str] = []
         self._stop: StopReason = "end_turn"
         self._usage = Usage()
 
@@ -145,7 +147,8 @@ class _Reply(Reply):
         if kind == "response.output_item.added" and event["item"]["type"] == "function_call":
             return [self._call(event["output_index"], event["item"])]
         if kind in ("response.output_text.delta", "response.refusal.delta"):
-            return [TextPart(well_formed(event["delta"]))]
+            self._text.append(well_formed(event["delta"]))
+            return [TextPart(self._text[-1])]
         if kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
             return [ThinkingPart(well_formed(event["delta"]))]
         if kind == "response.output_item.done":
@@ -174,8 +177,9 @@ class _Reply(Reply):
         return ToolCallPart(self._given[index], well_formed(str(item.get("name") or "")))
 
     def _end(self, response: Mapping[str, Any]) -> None:
-        for index, item in enumerate(response.get("output") or ()):
-            self._items.setdefault(index, item)
+        output = response.get("output") or ()
+        if len(output) > len(self._items):  # some server gives every item the index 0
+            self._items = dict(enumerate(output))
         reason = (response.get("incomplete_details") or {}).get("reason")
         if reason:
             self._stop = "refusal" if reason == "content_filter" else "max_tokens"
@@ -195,9 +199,13 @@ class _Reply(Reply):
                     self._stop = "refusal"
             elif item["type"] == "function_call":
                 call_id = self._given.get(index) or self._ids.take(str(item.get("call_id") or ""))
-                blocks.append(tool_call(call_id, str(item.get("name") or ""), item.get("arguments") or ""))
+                written = item.get("arguments") or ""
+                written = json.dumps(written) if isinstance(written, dict) else written
+                blocks.append(tool_call(call_id, str(item.get("name") or ""), written))
             elif item["type"] == "reasoning":
                 blocks.append(self._reasoning(item))
+        if not blocks and self._text:  # a server that gives words, and no item that holds them
+            blocks.append(Text("".join(self._text)))
         if self._stop == "end_turn" and any(isinstance(block, ToolCall) for block in blocks):
             self._stop = "tool_use"
         return Completed(Message("assistant", tuple(blocks), "agent"), self._usage, self._stop)

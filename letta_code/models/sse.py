@@ -1,10 +1,12 @@
-"""Server-sent events out of bytes. Lines end at LF or CRLF only: JSON may carry U+2028 and its like."""
+"""Server-sent events out of bytes. Lines end at LF, CRLF or CR only: JSON may carry U+2028 and its like."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 EVENT_LIMIT = 32 * 1024 * 1024  # bytes
+_LINE_END = re.compile(rb"\r\n?|\n")
 
 
 async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, str]]:
@@ -38,10 +40,12 @@ async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     pending: list[bytes] = []
     size = 0
+    after_cr = False
     async for chunk in chunks:
-        *ended, rest = chunk.split(b"\n")
+        *ended, rest = _LINE_END.split(chunk.removeprefix(b"\n") if after_cr else chunk)
+        after_cr = chunk.endswith(b"\r")
         for line in ended:
-            yield b"".join((*pending, line)).removesuffix(b"\r")
+            yield b"".join((*pending, line))
             pending = []
             size = 0
         if rest:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
@@ -30,6 +29,9 @@ LOCAL_IDLE_SECONDS = 900.0
 _DRAIN_SECONDS = 0.25
 _ANSWER = 512 * 1024 * 1024  # bytes; far above any window's worth of events
 _PAGE = 8192  # bytes
+_ODD = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)
+"""What an answer raises that is not shaped as its dialect says."""
+_MOST_TOKENS = 10**12
 _EVENTS = re.compile(rb"(data|event|id|retry)?:")
 
 
@@ -154,7 +156,11 @@ class WireModel(ABC):
             raise ModelError(
                 f"{self._endpoint.provider}: the answer ended before it was complete", "broken_stream"
             )
-        yield await self._settled(reply.completed(), body)
+        try:
+            completed = reply.completed()
+        except _ODD as error:
+            raise self._not_understood(error) from error
+        yield await self._settled(completed, body)
 
     async def _settled(self, completed: Completed, body: Mapping[str, Any]) -> Completed:
         """The last look at a finished message; adapters may add notes."""
@@ -184,10 +190,13 @@ class WireModel(ABC):
             if reply.finished:
                 return
             raise from_exception(error, self._endpoint, answering=answering) from error
-        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
-            raise ModelError(
-                f"{self._endpoint.provider}: the answer cannot be understood ({error})", "broken_stream"
-            ) from error
+        except _ODD as error:
+            raise self._not_understood(error) from error
+
+    def _not_understood(self, error: Exception) -> ModelError:
+        return ModelError(
+            f"{self._endpoint.provider}: the answer cannot be understood ({error})", "broken_stream"
+        )
 
     async def _events(
         self, response: httpx2.Response, reply: Reply
@@ -218,9 +227,9 @@ class WireModel(ABC):
                     reply.ended()
                     return
                 name, text = event[0], event[1].strip()
-                if not text or name == "ping":
+                if finished or not text or name == "ping":
                     continue
-                if text != before and not finished:
+                if text != before:
                     deadline, before = clock() + self._idle * 3, text
                 data = {"type": "[DONE]"} if text == "[DONE]" else json.loads(text)
                 if isinstance(data, dict):
@@ -260,10 +269,10 @@ async def _joined(start: bytes, body: AsyncIterator[bytes]) -> AsyncIterator[byt
 
 
 def number(data: object, *path: str) -> int:
-    """The non-negative integer at `path` in nested objects; 0 where there is none."""
+    """The count of tokens at `path` in nested objects; 0 where there is none that can be."""
     for key in path:
         data = data.get(key) if isinstance(data, Mapping) else None
-    return max(0, int(data)) if isinstance(data, int | float) and math.isfinite(data) else 0
+    return int(data) if isinstance(data, int | float) and 0 < data < _MOST_TOKENS else 0
 
 
 def openai_usage(usage: object, prompt: str, answer: str) -> Usage:

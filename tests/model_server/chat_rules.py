@@ -95,6 +95,8 @@ def _call(where: str, made: Any) -> Iterator[str]:
         yield f"Missing required parameter: '{where}.type'."
     if not made.get("id"):
         yield f"Missing required parameter: '{where}.id'."
+    elif len(made["id"]) > 40:
+        yield f"Invalid '{where}.id': string too long. Expected a string with maximum length 40."
     if not NAME.match(function.get("name", "")):
         yield f"Invalid '{where}.function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'."
     arguments = function.get("arguments")

@@ -205,6 +205,7 @@ CHAT_REFUSES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ),
     ("duplicate ids", [user(), called(made(), made()), answer(), answer()], {}),
     ("tool_calls[0].id", [user(), called(made("")), answer("")], {}),
+    ("maximum length 40", [user(), called(made("x" * 41)), answer("x" * 41)], {}),
     ("expected a string", [user(), called(made(arguments={})), answer()], {}),
     ("function.arguments", [user(), called(made(arguments='{"a')), answer()], {}),
     ("not a JSON object", [user(), called(made(arguments="[]")), answer()], {}),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from letta_code.core.messages import Message, Text, ToolResult, Usage
+from letta_code.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from letta_code.errors import ModelError
-from letta_code.models.arguments import plain_name
+from letta_code.models.arguments import CallIds, plain_name
 from letta_code.models.base import Completed
 from letta_code.models.sse import read_events
 from tests.model_server import ModelServer, call, turn
@@ -246,6 +246,110 @@ async def test_c10_thinking_of_a_model_of_the_same_name_elsewhere_stays_there() 
         await ask(other, [user("hi"), first, results])
         await other.close()
         assert "why" not in json.dumps(server.requests[1].body)
+
+
+def response(*items: Any, output: Any = (), **more: Any) -> str:
+    """A stream of the Responses API that gives `items`, then `output` as the whole."""
+    made = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate(items)
+    ]
+    done = {"status": "completed", "output": list(output), **more}
+    return events(*made, {"type": "response.completed", "response": done})
+
+
+def text_item(text: Any) -> dict[str, Any]:
+    return {"type": "message", "content": [{"type": "output_text", "text": text}]}
+
+
+@pytest.mark.parametrize(
+    ("way", "body"),
+    [
+        (ANTHROPIC, claude(WORDS).replace('"end_turn"', "[1]")),
+        (RESPONSES, response(None)),
+        (RESPONSES, response({})),
+        (RESPONSES, response(output=["no item"])),
+        (RESPONSES, response({"type": "message", "content": "hello"})),
+        (RESPONSES, response(text_item(5))),
+        (RESPONSES, response({"type": "function_call", "arguments": 5})),
+        (RESPONSES, response({"type": "reasoning", "summary": "hm"})),
+        (RESPONSES, response(text_item("a")).replace('"output_index": 0', '"output_index": {}')),
+        (CHAT, events(delta("stop", content="hello"), "[DONE]").replace('"stop"', "[1]")),
+        (CHAT, events(delta(tool_calls=[{"index": []}]), delta("stop"))),
+        (
+            CHAT,
+            events(
+                *[delta(tool_calls=[{"index": 0, "function": {"name": name}}]) for name in ("", 7)],
+                delta("stop"),
+            ),
+        ),
+    ],
+    ids=range(12),
+)
+async def test_c15_an_answer_of_another_shape_is_broken_and_no_bug(way: Way, body: str) -> None:
+    assert (await refused(way, http(body))).kind == "broken_stream"
+
+
+@pytest.mark.parametrize(
+    ("way", "body"),
+    [
+        (ANTHROPIC, claude(WORDS) + events({"type": "error", "error": {"type": "api_error"}}, "{cut")),
+        (ANTHROPIC, claude(WORDS, input_tokens=10**400, output_tokens=1e308)),
+        (ANTHROPIC, claude(WORDS).replace('"index": 0', '"index": null')),
+        (RESPONSES, response(text_item("hello"), usage={"input_tokens": 10**400}) + "data: {cut\n\n"),
+        (RESPONSES, events({"type": "response.output_text.delta", "delta": "hello"}) + response()),
+        (CHAT, events(delta("stop", content="hello"), {"usage": {"prompt_tokens": 1e308}}, "[DONE]", "{cut")),
+    ],
+    ids=range(6),
+)
+async def test_c15_what_is_odd_beside_a_finished_answer_does_no_harm(way: Way, body: str) -> None:
+    done = await heard(way, http(body))
+    assert (done.message.text, done.usage) == ("hello", Usage())
+
+
+async def test_c05_items_and_blocks_that_share_a_number_are_all_kept_once() -> None:
+    look = {"type": "function_call", "call_id": "c1", "name": "LS", "arguments": {"path": "."}}
+    items = [text_item("I look."), look]
+    body = response(*items, output=items).replace('"output_index": 1', '"output_index": 0')
+    done = await heard(RESPONSES, http(body))
+    assert [item.arguments for item in done.message.tool_calls] == [{"path": "."}]
+    assert done.message.text == "I look."
+    second = ({"type": "text", "text": ""}, {"type": "text_delta", "text": " again"})
+    used = {"type": "tool_use", "id": "t1", "name": "LS", "input": {"path": "a"}}
+    written = (used, {"type": "input_json_delta", "partial_json": '{"path": "b"}'})
+    body = claude(WORDS, second, written).replace('"index": 1', '"index": 0')
+    done = await heard(ANTHROPIC, http(body))
+    assert [block.text for block in done.message.blocks if isinstance(block, Text)] == ["hello", " again"]
+    assert [item.arguments for item in done.message.tool_calls] == [{"path": "b"}]
+
+
+@ways
+async def test_c05_ids_that_a_provider_would_refuse_go_to_none(way: Way) -> None:
+    """One of them would brick the conversation: OpenAI takes 40 characters, nobody half a pair."""
+    ids = ("x" * 41, "chatcmpl-tool-0123456789abcdef0123456789abcdef", "a b/c", "\ud800", "good_1")
+    asked = Message("assistant", tuple(ToolCall(call_id, "LS", {}) for call_id in ids))
+    with ModelServer([turn("ok")]) as server:
+        model = way.model(server)
+        await ask(model, [user("hi"), asked, answers(asked)])
+        await model.close()
+        assert server.violations == []
+        (sent,) = server.requests
+    assert all((json.dumps(call_id) in json.dumps(sent.body)) == (call_id == "good_1") for call_id in ids)
+    assert CallIds(()).take("\ud800") == "?"  # it is also shown, and written to streams
+
+
+async def test_events_are_the_same_however_lines_end_and_pieces_are_cut() -> None:
+    text = "\ufeff: note\n\nevent: a\ndata: größer 偏\ndata:好 🎉\n\n\nid: 1\ndata: {}\n\ndata: last"
+    wanted = [("a", "größer 偏\n好 🎉"), ("", "{}"), ("", "last")]
+    for end in ("\n", "\r\n", "\r"):
+        body = text.replace("\n", end).encode()
+        for size in (1, 2, 3, 7, len(body)):
+
+            async def pieces(body: bytes = body, size: int = size) -> AsyncIterator[bytes]:
+                for at in range(0, len(body), size):
+                    yield body[at : at + size]
+
+            assert [event async for event in read_events(pieces())] == wanted, (end, size)
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
