@@ -63,6 +63,8 @@ class Asking:
         self.usage = Usage()
         self.cost: float | None = 0.0
         self.unfinished = ""
+        self.discarded: list[tuple[str, Usage]] = []
+        """What answers took that said nothing or refused: the model's handle, and the usage."""
 
     @property
     def model(self) -> Model:
@@ -136,11 +138,13 @@ class Asking:
             completed = await self._read(request, shown)
             self._count(completed.usage, self.model)
             if completed.stop == "refusal":
+                self._discard(completed)
                 raise Refused("the model refused to answer", "say it another way, or choose another model")
         except BaseException as error:
             self._broken(step, shown, _why(error))
             raise
         if kept(completed.message) is None:
+            self._discard(completed)
             self._broken(step, shown, _EMPTY)
         return completed
 
@@ -167,6 +171,9 @@ class Asking:
         self.unfinished = text.strip() or self.unfinished
         self._emit(AnswerBroken(step, text, reason))
         self._session.conversation.add_partial(step, self.model.info.handle, text, thinking, reason)
+
+    def _discard(self, completed: Completed) -> None:
+        self.discarded.append((self.model.info.handle, completed.usage))
 
     def _count(self, usage: Usage, model: Model) -> None:
         cost = model.info.cost(usage)

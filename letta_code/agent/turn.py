@@ -179,7 +179,9 @@ class Turn:
         dropped = error is not None and error.kind in _HOPELESS and self._totals.steps == 0
         words = None if error is None else error.message
         try:
-            self._session.conversation.end_turn(status, words, dropped=dropped)
+            self._session.conversation.end_turn(
+                status, words, dropped=dropped, discarded=self._asking.discarded
+            )
         except StorageError as problem:
             return error or _turn_error(problem)
         except Exception as problem:  # noqa: BLE001 - whatever happens, the turn ends with TurnDone

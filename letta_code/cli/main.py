@@ -17,6 +17,7 @@ from letta_code.cli.doctor import doctor_command
 from letta_code.cli.models import models_command
 from letta_code.cli.options import OutputFormat, PermissionMode, RunOptions
 from letta_code.cli.place import Place, complete_agents, complete_conversations
+from letta_code.cli.stats import stats_command
 from letta_code.cli.trust import trust_command
 from letta_code.cli.undo import undo_command
 from letta_code.cli.words import arrange, split_rules
@@ -75,6 +76,7 @@ app.add_typer(conversations.app, name="conversations")
 app.add_typer(memory.app, name="memory")
 app.add_typer(archive.app, name="archive")
 app.command("context")(context_command)
+app.command("stats")(stats_command)
 app.command("models")(models_command)
 app.add_typer(config.app, name="config")
 app.command("trust")(trust_command)

@@ -22,10 +22,15 @@ def label(text: str) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns, all but the last padded."""
+    for line in columns(rows):
+        sys.stdout.write(f"{line}\n")
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines of columns, all but the last padded."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
-        sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")
+    padded = ([cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)] for row in rows)
+    return ["  ".join([*cells, row[-1]]).rstrip() for cells, row in zip(padded, rows, strict=True)]
 
 
 def as_json(value: Any) -> None:

@@ -163,6 +163,13 @@ class Workbench:
             for commit in log(repository, 20)
         ]
 
+    def cost(self, session: SessionView) -> Sequence[str]:
+        """What the session's conversation took: its last turn, and each model."""
+        from letta_code.cli.spending import conversation_lines
+
+        key, conversation_id = session.agent.key, session.conversation.id
+        return conversation_lines(self._place.conversations().spending(key, conversation_id))
+
     def context(self, session: SessionView) -> RenderableType:
         """What fills the window of the session's model."""
         from letta_code.cli.context import describe

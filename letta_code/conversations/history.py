@@ -16,7 +16,8 @@
     result        call_id, result                                 its outcome
     step          at, turn, step, assistant, results              the commit: answer, results and memory
                                                                   update are part of the conversation now
-    turn          at, turn, status, error, dropped                the turn is over
+    turn          at, turn, status, error, dropped,               the turn is over; what answers took that
+                  discarded[{model, usage}] where there are any   are no part of the conversation
     compaction    id, at, turn, trigger, mode, summary|null,      requests carry `summary` in the place of
                   first, words, shortened, before, after, usage,  what is before the entry `first`, and
                   model, revision                                 shorter results: `conversations.compaction`

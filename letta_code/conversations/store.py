@@ -22,6 +22,7 @@ from letta_code.conversations.history import (
     answer_record,
     input_record,
 )
+from letta_code.conversations.spending import Spending, spending_of
 from letta_code.conversations.summary import ConversationSummary, origin_of, summary_of
 from letta_code.conversations.transcript import Lines, Record, Transcript, encoded, read_lines
 from letta_code.core.codec import dump
@@ -145,12 +146,22 @@ class Conversation:
             sync=True,
         )
 
-    def end_turn(self, status: str, error: str | None = None, *, dropped: bool = False) -> None:
+    def end_turn(
+        self,
+        status: str,
+        error: str | None = None,
+        *,
+        dropped: bool = False,
+        discarded: Sequence[tuple[str, Usage]] = (),
+    ) -> None:
         """Record how the turn ended. `dropped`: its input is not part of the conversation, because a
-        request with it can never succeed."""
+        request with it can never succeed. `discarded` is what answers took (model, usage) that were no part
+        of the conversation."""
         self.recover()
         record = {"kind": "turn", "at": now(), "turn": self.turns, "status": status, "error": error}
-        self._add(record | {"dropped": dropped}, sync=True)
+        taken = [{"model": model, "usage": dump(usage)} for model, usage in discarded]
+        more = {"discarded": taken} if taken else {}
+        self._add(record | {"dropped": dropped} | more, sync=True)
 
     def undo(self, turns: Sequence[int], note: str) -> None:
         """Record that files were changed back. The messages of `turns` are no longer part of the
@@ -312,6 +323,11 @@ class ConversationStore:
         history = _folded(lines.records(), key, conversation_id)
         history.problems[:0] = lines.problems
         return history
+
+    def spending(self, key: AgentKey, conversation_id: str, since: datetime | None = None) -> Spending:
+        """What the requests of a conversation took, from `since` (UTC) on."""
+        lines = read_lines(self._paths.conversation(key, conversation_id))
+        return spending_of(lines.records(), "" if since is None else since.isoformat(timespec="milliseconds"))
 
     def find(self, wanted: str) -> ConversationSummary:
         """The conversation with this id, or whose id begins so (with or without `conv-`).

@@ -202,6 +202,10 @@ class Host(Protocol):
         """The latest memory commits, one line each, newest first."""
         ...
 
+    def cost(self, session: Session) -> Sequence[str]:
+        """What the session's conversation took so far, for people."""
+        ...
+
     def context(self, session: Session) -> RenderableType:
         """What fills the window of the session's model, for people."""
         ...

@@ -22,6 +22,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("/permissions", "[MODE]  what may run unasked, and why; or change the mode (also Shift+Tab)"),
     ("/memory", "the latest commits of the agent's memory"),
     ("/context", "what fills the model's window"),
+    ("/cost", "tokens, cache hits and cost of this conversation"),
     ("/exit", "leave (also Ctrl-D)"),
 )
 _KEYS = (
@@ -58,6 +59,7 @@ class Slash:
             "/permissions": self._permissions,
             "/memory": self._memory,
             "/context": self._context,
+            "/cost": self._cost,
         }
         if name in ("/exit", "/quit"):
             raise Leave
@@ -139,4 +141,9 @@ class Slash:
 
     async def _context(self, argument: str, session: Session) -> Session:
         self.console.print(self.host.context(session), markup=False, highlight=False)
+        return session
+
+    async def _cost(self, argument: str, session: Session) -> Session:
+        for line in self.host.cost(session):
+            self.say(f"  {line}")
         return session

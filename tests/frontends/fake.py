@@ -292,6 +292,9 @@ class Host:
     def memory_log(self) -> Sequence[str]:
         return ["aaaaaaaaaa  2026-01-01 00:00  first"]
 
+    def cost(self, session: object) -> list[str]:
+        return ["fake/one  2 requests  $0.0120"]
+
     def context(self, session: object) -> str:
         return "system 2,000 tokens"
 

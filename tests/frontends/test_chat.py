@@ -137,6 +137,7 @@ def test_slash_commands(open_chat: Callable[..., Terminal], tmp_path: Path) -> N
         ("/new", "closed conv-3"),
         ("/memory", "aaaaaaaaaa"),
         ("/context", "system 2,000 tokens"),
+        ("/cost", "2 requests  $0.0120"),
         ("/etc/hosts is odd", "you said '/etc/hosts is odd'"),
     ):
         chat.type(f"{line}\r")
