@@ -270,11 +270,11 @@ class CommandJudge:
         self, command: str, code: ShellCode, reading: list[SimpleCommand], places: Places
     ) -> Iterator[Verdict]:
         """What commands print of files below the folders that they go through."""
-        left_out = self._paths.left_out(Path("/"))
+        left_out, project = self._paths.left_out(Path("/")), self._workspace.project.resolve()
         asked = False  # then only what is denied matters
         try:
             for path in reached(code, reading, places):
-                open_to_all = asked or path.is_relative_to(self._workspace.project)
+                open_to_all = asked or path.is_relative_to(project)
                 if open_to_all and not os.path.islink(path) and not left_out(str(path)[1:]):
                     continue
                 verdict = self._paths.judge("Read", "read", path)

@@ -149,7 +149,7 @@ def _find_filter(simple: SimpleCommand) -> Callable[[str], bool]:
 def _below(folders: list[Path], kept: Callable[[str], bool]) -> Iterator[Path]:
     seen = 0
     for folder in dict.fromkeys(folders):
-        for base, subfolders, files in os.walk(folder):
+        for base, subfolders, files in os.walk(os.path.realpath(folder)):
             if ".git" in subfolders:
                 subfolders.remove(".git")
             seen += len(subfolders) + len(files)
