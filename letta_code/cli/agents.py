@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from letta_code.cli.compaction import compaction_command
 from letta_code.cli.place import Place, complete_agents
 from letta_code.cli.show import as_json, label, local_time, table
 from letta_code.core.ids import DEFAULT_ORG, checked_id
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from letta_code.agent.state import AgentState
 
 app = typer.Typer(
-    help="List, create, show, repair and delete agents.", no_args_is_help=True, rich_markup_mode=None
+    help="List, create, show, change, repair and delete agents.", no_args_is_help=True, rich_markup_mode=None
 )
+app.command("compaction")(compaction_command)
 
 
 @app.command("list")

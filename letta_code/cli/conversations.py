@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from letta_code.cli.compaction import compact_command
 from letta_code.cli.place import Place, complete_agents, complete_conversations
 from letta_code.cli.show import as_json, label, local_time, table, visible
 from letta_code.errors import UsageError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="List, show, copy and delete conversations.", no_args_is_help=True, rich_markup_mode=None
 )
+app.command("compact")(compact_command)
 
 
 @app.command("list")

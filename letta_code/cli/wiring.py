@@ -19,6 +19,7 @@ from letta_code.agent.session import Session
 from letta_code.agent.skills import available_skills
 from letta_code.agent.state import AgentState
 from letta_code.cli.archive import archive_of, session_archive
+from letta_code.cli.compaction import compaction_of, summariser_of
 from letta_code.cli.fallback import fallback_of
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import DEFAULT_AGENT, Place
@@ -320,6 +321,7 @@ class Workbench:
             self._say(f"warning: the list of known projects was damaged; it is now {register.moved}")
         workspace = self._workspace(agent, conversation.id, repository)
         archive = session_archive(place, self._settings, agent.key, self._say)
+        compaction = compaction_of(agent, self._say)
         mode = mode_named(options.permission_mode or permissions.mode)
         policy = Policy(mode, rules_of(place, options, permissions, self._say), workspace, self._holds)
         return Session(
@@ -342,6 +344,8 @@ class Workbench:
             retry=RetryPolicy.from_environment(place.environment),
             max_turns=options.max_turns,
             fallback=fallback_of(place, options, self._settings, model.info, self._say),
+            compaction=compaction,
+            summariser=summariser_of(place, self._settings, compaction),
         )
 
     @property

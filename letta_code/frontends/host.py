@@ -3,12 +3,12 @@ the host that opens sessions and answers slash commands. Protocols only; `agent`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from letta_code.conversations.summary import ConversationSummary
-from letta_code.core.events import Event
+from letta_code.core.events import Compacted, Event
 from letta_code.core.ids import AgentKey
 from letta_code.core.messages import ToolSpec
 from letta_code.core.tooling import Ask
@@ -151,6 +151,10 @@ class Session(Protocol):
 
     def turn(self, text: str, ask: Ask) -> Turn:
         """Begin a turn with the person's words."""
+        ...
+
+    async def compact(self, instructions: str, emit: Callable[[Event], None]) -> Compacted | None:
+        """Summarise the conversation so far; None when there is nothing to summarise."""
         ...
 
     async def close(self) -> Sequence[str]:

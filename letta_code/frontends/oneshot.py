@@ -8,6 +8,7 @@ from typing import Literal
 
 from letta_code.core.events import (
     ApprovalGiven,
+    Compacted,
     Event,
     FallbackUsed,
     Notice,
@@ -18,6 +19,7 @@ from letta_code.core.events import (
     TurnDone,
 )
 from letta_code.core.text import one_line
+from letta_code.frontends.compaction import compacted_line
 from letta_code.frontends.host import Session
 from letta_code.frontends.output import Output, plain_text, prepare_streams
 from letta_code.frontends.result import drive, failure_text, result_object
@@ -73,6 +75,8 @@ def progress_line(event: Event) -> str | None:
         case FallbackUsed(model=model, instead_of=main, reason=reason):
             why = plain_text(one_line(reason, 300))
             return f"warning: {main} stays out of reach ({why}); {model} goes on"
+        case Compacted():
+            return f"· {compacted_line(event)}"
         case Notice(level=level, text=text):
             return f"{level}: {plain_text(text)}"
         case _:

@@ -13,6 +13,7 @@ from letta_code.core.events import (
     AnswerBroken,
     ApprovalAsked,
     ApprovalGiven,
+    Compacted,
     Event,
     FallbackUsed,
     MemoryChanged,
@@ -31,6 +32,7 @@ from letta_code.core.messages import Text, Thinking
 from letta_code.core.text import one_line
 from letta_code.core.tooling import CommitDisplay, Display
 from letta_code.frontends import show
+from letta_code.frontends.compaction import compacted_line
 from letta_code.frontends.output import plain_text
 
 
@@ -121,6 +123,9 @@ class Screen:
             case FallbackUsed(model=model, instead_of=main, reason=reason):
                 self._streamed = False
                 self._warn(f"{main} stays out of reach ({one_line(reason, 200)}); {model} goes on")
+            case Compacted():
+                self._streamed = False
+                self._dim(f"⊖ {compacted_line(event)}")
             case ToolRunning(call=call, title=title):
                 self._titles[call.id] = title
                 self._last_title = call.id

@@ -18,6 +18,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("/new", "start a new conversation"),
     ("/resume", "[ID]  list earlier conversations, or go on with one"),
     ("/model", "[PROVIDER/NAME]  list models, or use another one"),
+    ("/compact", "[INSTRUCTIONS]  summarise the conversation so far, to make room"),
     ("/undo", "[N]  give files back what they held before the last turns; --redo takes that back"),
     ("/permissions", "[MODE]  what may run unasked, and why; or change the mode (also Shift+Tab)"),
     ("/memory", "the latest commits of the agent's memory"),
@@ -55,6 +56,7 @@ class Slash:
             "/new": self._new,
             "/resume": self._resume,
             "/model": self._model,
+            "/compact": self._compact,
             "/undo": self._undo,
             "/permissions": self._permissions,
             "/memory": self._memory,
@@ -111,6 +113,14 @@ class Slash:
         for handle in await self.host.models():
             self.say(f"  {'›' if handle == now else ' '} {handle}")
         self.say(f"now {now}; /model PROVIDER/NAME uses another one", "dim")
+        return session
+
+    async def _compact(self, argument: str, session: Session) -> Session:
+        from letta_code.frontends.compaction import run_compact
+
+        done = await run_compact(argument, session, lambda line: self.say(line, "dim"))
+        if done is not None:
+            self.say(done.summary)
         return session
 
     async def _undo(self, argument: str, session: Session) -> Session:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ from letta_code.conversations.summary import ConversationSummary
 from letta_code.core.events import (
     ApprovalAsked,
     ApprovalGiven,
+    Compacted,
     Event,
     MessageDone,
     Notice,
@@ -249,6 +250,16 @@ class Session:
 
     def turn(self, text: str, ask: Ask) -> Turn:
         return Turn(self.scene, text, ask)
+
+    async def compact(self, instructions: str, emit: Callable[[Event], None]) -> Compacted | None:
+        if instructions == "nothing":
+            return None
+        if instructions == "for ever":
+            emit(Notice("info", "it is being summarised"))
+            await asyncio.Event().wait()
+        done = Compacted("manual", "all", 9000, 900, 12, f"Summary: {instructions}", USAGE, 0.01)
+        emit(done)
+        return done
 
     async def close(self) -> Sequence[str]:
         if self.scene == "unclosing":

@@ -138,10 +138,17 @@ def test_slash_commands(open_chat: Callable[..., Terminal], tmp_path: Path) -> N
         ("/memory", "aaaaaaaaaa"),
         ("/context", "system 2,000 tokens"),
         ("/cost", "2 requests  $0.0120"),
+        ("/compact", "12 messages summarised, 9,000 → 900 tokens"),
+        ("/compact mind the gap", "Summary: mind the gap"),
+        ("/compact nothing", "there is nothing to compact yet"),
         ("/etc/hosts is odd", "you said '/etc/hosts is odd'"),
     ):
         chat.type(f"{line}\r")
         chat.until(wanted)
+    chat.type("/compact for ever\r")
+    chat.until("it is being summarised")
+    chat.type("\x03")
+    chat.until("✗ interrupted")
     chat.type("/exit\r")
     assert chat.left() == 0
     assert (tmp_path / "data" / "history").stat().st_mode & 0o777 == 0o600
