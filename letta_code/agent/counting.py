@@ -74,12 +74,11 @@ class _Evidence:
         if self.estimated > _FADES:
             self.estimated, self.taken = self.estimated / 2, self.taken / 2
         self.estimated += estimated
-        self.taken += taken
+        self.taken += min(max(taken, _LOWEST * estimated), _HIGHEST * estimated)
 
     @property
     def ratio(self) -> float:
-        ratio = (self.taken + _WEIGHT) / (self.estimated + _WEIGHT)
-        return min(max(ratio, _LOWEST), _HIGHEST)
+        return (self.taken + _WEIGHT) / (self.estimated + _WEIGHT)
 
 
 class Counter:

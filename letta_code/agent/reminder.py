@@ -23,6 +23,7 @@ from letta_code.tools.base import Workspace
 if TYPE_CHECKING:
     from letta_code.archive.archive import Archive
 
+_PRESSURE = "Context window"
 _GIT_SECONDS = 1.0
 _GIT_BYTES = 65_536
 _GIT_FILES = 20
@@ -59,12 +60,16 @@ class Reminder:
         messages: Sequence[Message] = (),
         window: int = 0,
         news: Sequence[str] = (),
+        pressure: str = "",
     ) -> str:
         """The reminder for the next message; "" when nothing changed. `first`: the conversation is new,
         so the project's own instructions go along. `messages` is the conversation so far, `window` the
-        model's (tokens; 0: not known), `news` what else happened since the last message."""
+        model's (tokens; 0: not known), `news` what else happened since the last message, `pressure` how full
+        the window is ("" while there is room)."""
         opening = not self._told
         facts = self._facts(datetime.now().astimezone())
+        if pressure or _PRESSURE in self._told:
+            facts[_PRESSURE] = pressure or "there is room again"
         lines = [f"{name}: {value}" for name, value in facts.items() if self._told.get(name) != value]
         self._told = facts
         if opening:

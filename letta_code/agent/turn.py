@@ -23,7 +23,7 @@ from letta_code.agent.calls import CallRunner
 from letta_code.agent.compaction.compactor import Compactor
 from letta_code.agent.prompting import Prepared, request_of
 from letta_code.agent.reminder import news_of
-from letta_code.agent.window import check_fixed
+from letta_code.agent.window import check_fixed, pressure
 from letta_code.conversations.history import Sent, Update
 from letta_code.core.events import (
     Event,
@@ -168,9 +168,15 @@ class Turn:
     async def _input(self) -> Message:
         session = self._session
         history = session.conversation.history
-        seen = [entry.message for entry in history.visible]
+        seen, info = [entry.message for entry in history.visible], session.model.info
+        steps = history.steps_since_compaction
+        used = steps[-1].usage.context if steps else 0
         reminder = await session.reminder.text(
-            not history.entries, seen, session.model.info.window, news_of(session.conversation)
+            not history.entries,
+            seen,
+            info.window,
+            news_of(session.conversation),
+            pressure(used, info, session.compaction.threshold),
         )
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)

@@ -25,6 +25,7 @@ from letta_code.models.base import ModelInfo, ModelRequest
 from letta_code.models.catalog import LOCAL_PROVIDERS
 
 _FRAME = "tags and paths"
+_NEAR = 0.85  # part of the room from which the model is warned
 _NAMED = 3  # parts that the message of an overflow names
 _NOTES = re.compile(rf"^(?:{'|'.join(map(re.escape, PROJECT_NOTES))}).*|^<{TAG} .*", re.DOTALL | re.MULTILINE)
 
@@ -88,6 +89,25 @@ def filled(
             sizes[part][kind] = sizes[part].get(kind, 0) + tokens
     parts = _scaled(sizes, total)
     return Filled(info.handle, info.window, parts, total, answer_room(info), counter.calibrated)
+
+
+def room(info: ModelInfo, threshold: float) -> int:
+    """Tokens that a conversation may take before it is compacted; `threshold` is that of its settings."""
+    return min(info.window - answer_room(info), int(threshold * info.window))
+
+
+def pressure(used: int, info: ModelInfo, threshold: float) -> str:
+    """What the model is told when `used` tokens of its window leave little room; "" else. The words change
+    only with every twentieth of the window, so that they are said seldom."""
+    most = room(info, threshold)
+    if used < _NEAR * most:
+        return ""
+    full = used * 20 // info.window * 5
+    return (
+        f"over {full}% full (of {info.window:,} tokens). At {most / info.window:.0%} the oldest part of this "
+        "conversation is replaced by a summary. Save now what must last: facts and decisions with the memory "
+        "tool, open work with its exact names in the todo list or a file. Keep tool results short."
+    )
 
 
 def check_fixed(

@@ -66,7 +66,7 @@ def test_the_ratio_follows_the_texts_that_were_new_and_stays_within_bounds() -> 
         messages = (*messages, user(f"{number} {WORDS}"))
         taken += 40_000
         counts.learn(request(*messages), Usage(taken, 2))
-    assert counts.ratio == 2.0
+    assert 1.6 < counts.ratio < 2.0  # what cannot be true counts as twice the estimate at most
 
 
 def test_what_is_dropped_is_taken_off_and_a_new_beginning_is_counted_afresh() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,4 +87,24 @@ async def test_a_system_prompt_that_fills_the_window_is_not_sent_and_does_not_st
     remember(bench, large="few words")
     assert done(await bench.turn(session, "again")).text == "hello"
     assert len(model.requests[0].messages) == 1
+    await session.close()
+
+
+async def test_the_model_is_warned_while_its_window_is_nearly_full_and_told_when_there_is_room(
+    bench: Bench,
+) -> None:
+    sizes = (700, 840, 845, 855, 300, 300)
+    script = [replace(said("ok"), usage=Usage(size * 100, 0)) for size in sizes]
+    model = Scripted([*script, said("ok")])
+    session = bench.session(model)
+    for number in range(7):
+        await bench.turn(session, f"message {number}")
+    told = [message.blocks[0] for message in model.requests[-1].messages if message.role == "user"]
+    assert all(isinstance(block, Text) for block in told)
+    words = [block.text if isinstance(block, Text) else "" for block in told]
+    assert ["Context window" in text for text in words] == [False, False, True, False, True, True, False]
+    assert "Context window: over 80% full (of 100,000 tokens). At 90% the oldest part" in words[2]
+    assert "over 85% full" in words[4]
+    assert "Context window: there is room again" in words[5]
+    assert all("Context window" not in request.system[0] for request in model.requests)
     await session.close()
