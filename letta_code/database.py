@@ -28,6 +28,10 @@ class DamagedDatabase(StorageError):
     """The file is no SQLite database any more, or contradicts itself."""
 
 
+class BusyDatabase(StorageError):
+    """Another process has been writing for very long."""
+
+
 class OtherSchema(StorageError):
     """The file was written with another version of its owner's tables."""
 
@@ -232,7 +236,7 @@ def _error(path: Path, error: sqlite3.Error) -> Exception:
             "restore it from a backup, or move it away to begin with an empty one",
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StorageError(f"{path} is in use by another process for long", "try again in a moment")
+        return BusyDatabase(f"{path} is in use by another process for long", "try again in a moment")
     if code in (
         sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_IOERR,

@@ -1,0 +1,1 @@
+"""Finding stored messages again: an index derived from the transcripts, and searches in it."""

@@ -1,0 +1,288 @@
+"""The index of all stored messages: made from the transcripts, and brought up to date from them.
+
+It holds words and places, no texts. For each transcript it knows up to which byte it was read and what
+stood there, so that new pieces are added, and a transcript that was cut or replaced is read anew. What a
+transaction adds and how far it read are one: a crash loses nothing and doubles nothing.
+
+A message's number is that of its conversation and its place in it, so that numbers grow with time and the
+messages of a conversation are neighbours. Numbers are never used twice: words of messages that left stay in
+the full-text table, where nothing leads to them, until the index is rebuilt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+from letta_code.conversations.history import Entry
+from letta_code.conversations.transcript import parse_line
+from letta_code.core.ids import AgentKey
+from letta_code.core.messages import Message
+from letta_code.database import Database, Schema
+from letta_code.errors import UsageError
+from letta_code.paths import Paths
+from letta_code.recall.reading import Left, Messages, pieces
+from letta_code.recall.terms import TOKENIZER, indexed
+from letta_code.recall.words import COLUMNS, findable
+
+SPAN = 1 << 24
+"""Numbers that one conversation has for its messages."""
+SHOWN = ("user", "assistant", "tool")
+"""Roles by their number in the table; a memory update has the one behind."""
+
+SCHEMA = Schema(
+    1,
+    (
+        """CREATE TABLE conversation (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            org TEXT NOT NULL, agent TEXT NOT NULL, id TEXT NOT NULL,
+            size INTEGER NOT NULL, changed INTEGER NOT NULL, inode INTEGER NOT NULL,
+            read INTEGER NOT NULL, mark BLOB NOT NULL, next INTEGER NOT NULL, UNIQUE (org, agent, id))""",
+        """CREATE TABLE message (
+            id INTEGER PRIMARY KEY, at INTEGER NOT NULL, key INTEGER NOT NULL, start INTEGER NOT NULL,
+            length INTEGER NOT NULL, part INTEGER NOT NULL, turn INTEGER NOT NULL, role INTEGER NOT NULL)""",
+        f"""CREATE VIRTUAL TABLE words USING fts5(
+            {", ".join(COLUMNS)}, content='', tokenize='{TOKENIZER}')""",
+        "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
+    ),
+    derived=True,
+)
+_TRANSCRIPT = re.compile(r"conv-[a-z0-9-]{1,75}\.jsonl")
+_MARK = 256  # bytes at the beginning and before the end of what was read
+_BATCH = 3_000  # messages that one transaction adds
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the index holds. `left` messages are no longer part of a conversation; `behind` transcripts
+    changed since they were read."""
+
+    conversations: int
+    messages: int
+    left: int
+    behind: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A transcript as it lies on the disk."""
+
+    key: AgentKey
+    id: str
+    path: Path
+    state: tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What a transaction adds."""
+
+    words: list[tuple[int | str, ...]] = field(default_factory=list)
+    messages: list[tuple[int, ...]] = field(default_factory=list)
+    count: int = 0
+
+
+def update(
+    database: Database,
+    paths: Paths,
+    key: AgentKey | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> int:
+    """Add what the transcripts (of one agent, or of all) have that the index has not; returns how many
+    messages that were. `progress` is told their number now and then.
+
+    Raises:
+        StorageError: the index cannot be read or written.
+    """
+    waiting = _stale(database, paths, key)
+    added = 0
+    while waiting:
+        with database.writing():
+            batch = _Batch()
+            while waiting and batch.count < _BATCH:
+                if _read_some(database, waiting[-1], batch):
+                    waiting.pop()
+            _flush(database, batch)
+        added += batch.count
+        progress(added)
+    return added
+
+
+def status(database: Database, paths: Paths) -> Status:
+    """What the index holds."""
+    conversations = database.rows("SELECT count(*) FROM conversation")[0][0]
+    messages = database.rows("SELECT count(*) FROM message")[0][0]
+    kept = database.rows("SELECT count(*) FROM words_docsize")[0][0]
+    size = sum(
+        file.stat().st_size for end in ("", "-wal") if (file := Path(f"{database.path}{end}")).exists()
+    )
+    return Status(conversations, messages, max(0, kept - messages), len(_stale(database, paths, None)), size)
+
+
+def key_of(message_id: str) -> int:
+    """A number for a message's id, the same in all copies of its conversation."""
+    return int.from_bytes(blake2b(message_id.encode(), digest_size=8).digest(), signed=True)
+
+
+def milliseconds(at: str) -> int:
+    """A transcript's time as a number; 0 when it cannot be read."""
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return 0
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _stale(database: Database, paths: Paths, key: AgentKey | None) -> list[_File]:
+    """The transcripts that are not as they were when they were read: the ones known longest last, then
+    from the newest to the oldest. What the index knows of those that are gone is deleted."""
+    where, values = ("", ()) if key is None else (" WHERE org = ? AND agent = ?", (key.org, key.agent))
+    known = {
+        (org, agent, conversation): (number, (size, changed, inode))
+        for number, org, agent, conversation, size, changed, inode in database.rows(
+            f"SELECT number, org, agent, id, size, changed, inode FROM conversation{where}", values
+        )
+    }
+    stale = []
+    for file in _files(paths, key):
+        number, state = known.pop((file.key.org, file.key.agent, file.id), (0, None))
+        if state != file.state:
+            stale.append((number == 0, _created(file.path) if number == 0 else "", number, file))
+    if known:
+        with database.writing():
+            for number, _ in known.values():
+                _forget(database, number)
+    return [file for *_, file in sorted(stale, key=lambda item: item[:3], reverse=True)]
+
+
+def _files(paths: Paths, key: AgentKey | None) -> Iterator[_File]:
+    folders = paths.all_conversations().glob("org-*/agent-*") if key is None else (paths.conversations(key),)
+    for folder in folders:
+        try:
+            owner = AgentKey(folder.parent.name, folder.name)
+            found = os.scandir(folder)
+        except (OSError, UsageError):
+            continue
+        with found:
+            for item in found:
+                if _TRANSCRIPT.fullmatch(item.name) and item.is_file():
+                    yield _File(owner, item.name.removesuffix(".jsonl"), Path(item.path), _state(item.stat()))
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _created(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            record = parse_line(file.readline(65_536))
+    except OSError:
+        return ""
+    return str((record or {}).get("created_at", ""))
+
+
+def _read_some(database: Database, file: _File, batch: _Batch) -> bool:
+    """Add pieces of a transcript until the batch is full; returns whether it is read to its end."""
+    try:
+        stream = file.path.open("rb")
+    except OSError:  # gone by now, or closed to us
+        return True
+    with stream:
+        state = _state(os.fstat(stream.fileno()))
+        number, read, following = _place(database, file, stream)
+        end = True
+        for piece in pieces(stream, read):
+            read = piece.end
+            if isinstance(piece, Left):
+                _flush(database, batch)
+                _leave(database, number, piece)
+            else:
+                following = _add(batch, number, following, piece)
+            if batch.count >= _BATCH:
+                end = False
+                break
+        database.run(
+            "UPDATE conversation SET size = ?, changed = ?, inode = ?, read = ?, mark = ?, next = ?"
+            " WHERE number = ?",
+            (*(state if end else (0, 0, 0)), read, _mark(stream, read), following, number),
+        )
+    return end
+
+
+def _place(database: Database, file: _File, stream: BinaryIO) -> tuple[int, int, int]:
+    """The conversation's number, how far its transcript was read, and its next message's place."""
+    owner = (file.key.org, file.key.agent, file.id)
+    known = database.row(
+        "SELECT number, read, mark, next FROM conversation WHERE org = ? AND agent = ? AND id = ?", owner
+    )
+    if known is not None:
+        number, read, mark, following = known
+        if mark == _mark(stream, read):
+            return number, read, following
+        _forget(database, number)  # it was cut or replaced
+    database.run("INSERT INTO conversation VALUES (NULL, ?, ?, ?, 0, 0, 0, 0, x'', 0)", owner)
+    return database.rows("SELECT last_insert_rowid()")[0][0], 0, 0
+
+
+def _mark(stream: BinaryIO, read: int) -> bytes:
+    """What the transcript holds at its beginning and where reading ended."""
+    stream.seek(0)
+    head = stream.read(min(_MARK, read))
+    stream.seek(max(0, read - _MARK))
+    tail = stream.read(min(_MARK, read))
+    return blake2b(head + tail, digest_size=16).digest()
+
+
+def _add(batch: _Batch, number: int, following: int, piece: Messages) -> int:
+    tools = {call.id: call.name for entry in piece.entries for call in entry.message.tool_calls}
+    for part, entry in enumerate(piece.entries):
+        id = number * SPAN + following
+        following += 1
+        role = _role(entry.message)
+        batch.messages.append(_row(id, entry, piece, part, role))
+        texts = findable(entry.message, tools)
+        if texts:
+            batch.words.append((id, *(indexed(texts.get(column, "")) for column in COLUMNS)))
+        batch.count += 1
+    return following
+
+
+def _row(id: int, entry: Entry, piece: Messages, part: int, role: int) -> tuple[int, ...]:
+    length = piece.end - piece.start
+    return id, milliseconds(entry.at), key_of(entry.id), piece.start, length, part, entry.turn, role
+
+
+def _role(message: Message) -> int:
+    return SHOWN.index(message.role) if message.role in SHOWN else len(SHOWN)
+
+
+def _flush(database: Database, batch: _Batch) -> None:
+    columns = ", ".join(COLUMNS)
+    database.run_many(f"INSERT INTO words (rowid, {columns}) VALUES (?, ?, ?, ?, ?)", batch.words)
+    database.run_many("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?)", batch.messages)
+    batch.words.clear()
+    batch.messages.clear()
+
+
+def _leave(database: Database, number: int, piece: Left) -> None:
+    whole = (number * SPAN, (number + 1) * SPAN - 1)
+    for turn in piece.turns:
+        if piece.unanswered:
+            last = "SELECT max(id) FROM message WHERE id BETWEEN ? AND ?"
+            database.run(f"DELETE FROM message WHERE id = ({last}) AND turn = ? AND role = 0", (*whole, turn))
+        else:
+            database.run("DELETE FROM message WHERE id BETWEEN ? AND ? AND turn = ?", (*whole, turn))
+
+
+def _forget(database: Database, number: int) -> None:
+    whole = (number * SPAN, (number + 1) * SPAN - 1)
+    database.run("DELETE FROM message WHERE id BETWEEN ? AND ?", whole)
+    database.run("DELETE FROM conversation WHERE number = ?", (number,))
