@@ -77,7 +77,7 @@ class Archive:
         if self.embedder is not None:
             try:
                 vector = await self.embedder.query(query)
-                note = await self._catch_up()
+                note = await self._catch_up(len(vector))
                 near = (self.key, self.embedder.name, vector, wanted, depth)
                 rankings.append(await asyncio.to_thread(self.store.by_meaning, *near))
             except ModelError as error:
@@ -94,7 +94,8 @@ class Archive:
         """
         if self.embedder is None:
             raise ModelError(self._why, "no_model", hint="letta config set archive.embedding PROVIDER/NAME")
-        waiting = await asyncio.to_thread(self.store.without_vector, self.key, self.embedder.name)
+        length = len(await self.embedder.query("How long is a vector?"))
+        waiting = await asyncio.to_thread(self.store.without_vector, self.key, self.embedder.name, length)
         for start in range(0, len(waiting), _AT_ONCE):
             await self._embed(self.embedder, waiting[start : start + _AT_ONCE])
             progress(min(start + _AT_ONCE, len(waiting)), len(waiting))
@@ -104,12 +105,13 @@ class Archive:
         """How many passages and which tags there are."""
         return self.store.counts(self.key)
 
-    async def _catch_up(self) -> str:
-        """Make vectors that are missing, some of them; what is amiss after that."""
+    async def _catch_up(self, length: int = 0) -> str:
+        """Make vectors that are missing, some of them; what is amiss after that. `length` is that of the
+        model's vectors, where it is known."""
         if self.embedder is None:
             return ""
         name, embedder = self.embedder.name, self.embedder
-        waiting = await asyncio.to_thread(self.store.without_vector, self.key, name, _AT_ONCE + 1)
+        waiting = await asyncio.to_thread(self.store.without_vector, self.key, name, length, _AT_ONCE + 1)
         try:
             if waiting:
                 await self._embed(embedder, waiting[:_AT_ONCE])

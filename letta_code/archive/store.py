@@ -63,8 +63,10 @@ class ArchiveStore(Protocol):
     ) -> list[Passage]:
         """The passages whose vectors of `model` are nearest to `vector`, the nearest first."""
 
-    def without_vector(self, key: AgentKey, model: str, limit: int | None = None) -> list[Passage]:
-        """The newest passages that have no vector of `model` yet."""
+    def without_vector(
+        self, key: AgentKey, model: str, length: int = 0, limit: int | None = None
+    ) -> list[Passage]:
+        """The newest passages that have no vector of `model` yet, or none of `length` bytes (0: any)."""
 
     def add_vectors(self, key: AgentKey, model: str, vectors: Mapping[str, bytes]) -> None:
         """Keep the vectors of passages (by id), instead of those of another model."""
@@ -140,13 +142,17 @@ class SqliteArchive:
             given = (model, len(vector), *values, vector)
             return _passages(database, where, given, order, limit, source)
 
-    def without_vector(self, key: AgentKey, model: str, limit: int | None = None) -> list[Passage]:
+    def without_vector(
+        self, key: AgentKey, model: str, length: int = 0, limit: int | None = None
+    ) -> list[Passage]:
         """Passages that have no vector of `model` yet."""
         if not self._path.exists():
             return []
         with self._opened() as database:
-            where = f"{_OURS} AND p.number NOT IN (SELECT passage FROM vectors WHERE model = ?)"
-            return _passages(database, where, (key.org, key.agent, model), "p.number DESC", limit)
+            fitting = "SELECT passage FROM vectors WHERE model = ? AND ? IN (0, length(vector))"
+            where = f"{_OURS} AND p.number NOT IN ({fitting})"
+            values = (key.org, key.agent, model, length)
+            return _passages(database, where, values, "p.number DESC", limit)
 
     def add_vectors(self, key: AgentKey, model: str, vectors: Mapping[str, bytes]) -> None:
         """Keep the vectors of passages that are still there."""
