@@ -4,25 +4,32 @@ the summariser fails. The scripted model refuses what does not fit into its wind
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from letta_code.agent.compaction.settings import CompactionSettings
 from letta_code.agent.counting import message_tokens, spec_tokens
 from letta_code.agent.session import Session
+from letta_code.agent.state import AgentStore
 from letta_code.conversations.history import History
 from letta_code.conversations.store import ConversationStore
 from letta_code.core.events import Compacted, Event, Notice
 from letta_code.core.messages import Message, StopReason, Text, ToolCall, ToolResult, Usage
 from letta_code.core.tokens import estimated_tokens
 from letta_code.core.tooling import ToolOutput
-from letta_code.errors import ModelError
+from letta_code.errors import LettaError, ModelError
+from letta_code.memory.git.repository import Author
 from letta_code.models.base import Completed, ModelInfo, ModelPart, ModelRequest, Price
 from letta_code.tools.base import Call
 from tests.agent.support import Bench, DoArguments, Look, done
 from tests.conversations.test_log import assert_valid
+from tests.conversations.test_log import paths as agent_paths
 
 SUMMARY = "Goals: build the bridge. Next: paint it. Key: K-4711."
 LONG = "The quick brown fox jumps over the lazy dog near the river bank. "
@@ -197,4 +204,250 @@ async def test_c19_one_result_larger_than_the_window_is_shortened_and_can_be_loo
     assert result.text.endswith("end")
     assert len(str(whole.message)) > 150_000
     assert read(bench, session).visible == session.conversation.history.visible
+    await session.close()
+
+
+BROKEN: dict[str, Completed | Exception] = {
+    "fails": ModelError("the server is on fire", "invalid_request"),
+    "says nothing": says(" "),
+    "calls a tool": says("", look(1, 1), stop="tool_use"),
+    "says more than it got": says(LONG * 3_000),
+    "is too long for the window": ModelError("prompt is too long", "context_overflow"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+async def test_a_summariser_that_is_no_use_costs_a_few_requests_and_the_turn_goes_on(
+    bench: Bench, how: str
+) -> None:
+    model = Windowed(summaries=[BROKEN[how]] * 50)
+    session = await filled(bench, model, 14)
+    made = session.conversation.history.compactions
+    assert {item.mode for item in made} == {"cut"}
+    assert model.refused == 0
+    assert len(model.asked) <= 8 * len(made)
+    first, *rest = seen(session)
+    assert "No summary could be made of" in first.text
+    assert "Question 3, which is not special." in first.text
+    assert rest[-1].text.startswith("Answer 13")
+    assert_valid(seen(session))
+    await session.close()
+
+
+async def test_when_no_server_can_be_reached_the_conversation_stays_as_it_was(bench: Bench) -> None:
+    down = ModelError("cannot reach it", "auth")
+    model = Windowed()
+    session = await filled(bench, model, 7)
+    assert session.conversation.history.compactions == []
+    model.summaries = [down]
+    events = await bench.turn(session, LONG * 120)
+    assert done(events).error is not None
+    assert session.conversation.history.compactions == []
+    assert len(model.asked) == 1
+    await session.close()
+
+
+async def test_the_running_turn_keeps_its_words_and_its_last_step(bench: Bench) -> None:
+    steps = [says("", look(number, 35), stop="tool_use") for number in range(40)]
+    model = Windowed([*steps, says("Done.")])
+    session = bench.session(model)
+    events = await bench.turn(session, "Look at all of it, please.")
+    assert done(events).text == "Done."
+    assert model.refused == 0
+    assert len(compactions(events)) >= 2
+    for request in model.requests:
+        people = [message.text for message in request.messages if message.origin == "person"]
+        assert people == ["Look at all of it, please."]
+        if len(request.messages) > 1:
+            last = request.messages[-1].blocks[0]
+            assert isinstance(last, ToolResult)
+            assert last.text.endswith("end")
+            assert "shortened" not in last.text
+        assert_valid(request.messages)
+    assert any("are being worked on" in str(request.messages) for request in model.requests)
+    # Each summary was given the one before it.
+    assert all(SUMMARY in str(request.messages[0]) for request in model.asked[1:])
+    await session.close()
+
+
+async def test_words_that_are_larger_than_the_window_are_refused_with_one_line(bench: Bench) -> None:
+    model = Windowed()
+    session = await filled(bench, model, 3)
+    events = await bench.turn(session, LONG * 700)
+    error = done(events).error
+    assert error is not None
+    assert error.kind == "context_overflow"
+    assert "what was said last is too long" in error.message
+    assert (len(model.requests), model.asked, model.refused) == (3, [], 0)
+    assert len(session.conversation.messages) == 6  # the words were not added
+    model.steps.append(says("Short and fine."))
+    assert done(await bench.turn(session, "And now?")).error is None
+    await session.close()
+
+
+async def test_a_server_that_always_finds_it_too_long_is_asked_a_few_times_only(bench: Bench) -> None:
+    model = Windowed()
+    session = await filled(bench, model, 6)
+    asked = len(model.requests)
+    model.factor = 50.0
+    model.summaries = [says(SUMMARY)]
+    events = await bench.turn(session, "Still there?")
+    error = done(events).error
+    assert error is not None
+    assert error.kind == "context_overflow"
+    assert len(model.requests) == asked
+    assert 1 <= model.refused <= 8
+    assert_valid(seen(session))
+    await session.close()
+
+
+async def test_a_cancelled_summary_leaves_the_conversation_as_it_was(bench: Bench) -> None:
+    waiting = asyncio.Event()
+    model = Windowed(summaries=[waiting, waiting])
+    session = await filled(bench, model, 5)
+    before = (bench.paths.conversation(bench.state.key, session.conversation.id)).read_bytes()
+    compacting = asyncio.create_task(session.compact("", lambda _: None))
+    await waiting.wait()
+    with pytest.raises(LettaError, match="a turn is running"):
+        await session.compact("", lambda _: None)
+    compacting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await compacting
+    assert (bench.paths.conversation(bench.state.key, session.conversation.id)).read_bytes() == before
+    assert not session.busy
+    model.summaries = [waiting := asyncio.Event()]
+    turn = session.turn(f"Now. {LONG * 250}", bench.ask)
+    events: list[Event] = []
+    async for event in turn.events():
+        events.append(event)
+        if isinstance(event, Notice) and "summarised" in event.text:
+            await waiting.wait()
+            turn.cancel()
+    assert done(events).status == "interrupted"
+    assert session.conversation.history.compactions == []
+    await session.close()
+
+
+async def test_compact_by_hand_follows_instructions_and_says_when_there_is_nothing(bench: Bench) -> None:
+    model = Windowed(window=100_000)
+    session = bench.session(model, compaction=CompactionSettings(mode="all"))
+    assert await session.compact("", lambda _: None) is None
+    model.steps = [says("A. " + LONG * 40), says("B. " + LONG * 40), says("Third.")]
+    for words in ("One.", "Two."):
+        await bench.turn(session, words)
+    told: list[Event] = []
+    made = await session.compact("Keep the colours.", told.append)
+    assert made is not None
+    assert (made.trigger, made.mode, made.messages, made.summary) == ("manual", "all", 4, SUMMARY)
+    assert made.after < made.before
+    assert "Keep the colours." in model.asked[0].messages[0].text
+    assert "Two." in model.asked[0].messages[0].text
+    assert told[-1] == made
+    assert await session.compact("", lambda _: None) is None  # a summary alone is not summarised again
+    await bench.turn(session, "Three.")
+    assert [message.origin for message in model.requests[-1].messages] == ["harness", "person"]
+    model.summaries = [says("")] * 9
+    model.steps = [says("Fourth. " + LONG * 40)]
+    await bench.turn(session, "Four.")
+    with pytest.raises(LettaError, match="no summary could be had"):
+        await session.compact("", lambda _: None)
+    assert len(session.conversation.history.compactions) == 1
+    await session.close()
+
+
+async def test_memory_that_changed_is_folded_in_and_updates_before_it_are_not_sent(bench: Bench) -> None:
+    model = Windowed()
+    session = await filled(bench, model, 2, 10)
+    human = session.memory.worktree / "system" / "human.md"
+    human.write_text("---\ndescription: Ada.\n---\nLikes oolong.\n")
+    session.memory.commit_drafts("note", Author("Ada", "ada@example.org"))
+    model.steps.append(says("Noted. " + LONG * 30))
+    await bench.turn(session, "And?")
+    assert any(message.role == "system" for message in model.requests[-1].messages)
+    assert "oolong" not in model.requests[-1].system[0]
+    await session.compact("", lambda _: None)
+    model.steps.append(says("Yes."))
+    await bench.turn(session, "Go on.")
+    assert "oolong" in model.requests[-1].system[0]
+    assert not any(message.role == "system" for message in model.requests[-1].messages)
+    assert session.conversation.last_prompt is not None
+    assert session.conversation.last_prompt.revision == session.memory.head()
+    await session.close()
+
+
+async def test_an_undo_across_a_compaction_brings_the_messages_back_and_one_behind_it_does_not(
+    bench: Bench,
+) -> None:
+    model = Windowed(window=100_000)
+    session = bench.session(model, compaction=CompactionSettings(mode="all"))
+    model.steps = [says(f"{number}. " + LONG * 40) for number in range(5)]
+    for number in range(3):
+        await bench.turn(session, f"Turn {number}.")
+    whole = seen(session)
+    await session.compact("", lambda _: None)
+    await bench.turn(session, "Turn 3.")
+    compacted = seen(session)
+    assert len(compacted) == 3
+    await bench.turn(session, "Turn 4.")
+    session.conversation.undo((5,), "")
+    assert seen(session) == compacted
+    session.conversation.undo((3, 4), "")
+    assert seen(session) == whole[:4]
+    assert read(bench, session).visible == session.conversation.history.visible
+    model.steps = [says("Again.")]
+    assert done(await bench.turn(session, "Once more.")).error is None
+    await session.close()
+
+
+async def test_cut_off_at_any_point_of_the_record_it_is_the_old_conversation_or_the_new_one(
+    bench: Bench,
+) -> None:
+    model = Windowed(window=100_000)
+    session = await filled(bench, model, 3)
+    before = seen(session)
+    path = bench.paths.conversation(bench.state.key, session.conversation.id)
+    start = path.stat().st_size
+    await session.compact("", lambda _: None)
+    after = seen(session)
+    await session.close()
+    whole, store = path.read_bytes(), ConversationStore(bench.paths)
+    assert before != after
+    assert whole.count(b"\n", start) == 1
+    for end in {start, *range(start + 1, len(whole) - 1, 60), len(whole) - 2, len(whole) - 1, len(whole)}:
+        path.write_bytes(whole[:end])
+        opened = store.open(bench.state.key, session.conversation.id)
+        found = [entry.message for entry in opened.history.visible]
+        opened.close()
+        assert found == (after if end >= len(whole) - 1 else before)
+        assert [entry.message for entry in store.read(opened.id).visible] == found
+
+
+def test_killed_while_the_summary_is_written_it_is_the_conversation_that_it_was(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.agent.compaction_victim", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None
+        conversation_id, count = victim.stdout.readline().split()
+        victim.send_signal(signal.SIGKILL)
+    paths = agent_paths(tmp_path)
+    conversation = ConversationStore(paths).open(AgentStore(paths).list()[0].key, conversation_id)
+    assert conversation.history.compactions == []
+    assert len(conversation.history.visible) == int(count)
+    assert conversation.messages[-1].text == "And now?"
+    assert_valid(conversation.messages)
+    conversation.close()
+
+
+async def test_d10_a_copy_and_a_resumed_conversation_see_what_the_compacted_one_sees(bench: Bench) -> None:
+    model = Windowed()
+    session = await filled(bench, model, 12)
+    key, store = bench.state.key, ConversationStore(bench.paths)
+    before = seen(session)
+    await session.close()
+    copy = store.fork(key, session.conversation.id, bench.root)
+    assert [entry.message for entry in copy.history.visible] == before
+    copy.close()
+    again = Windowed([says("Here.")])
+    session = bench.session(again, session.conversation.id)
+    await bench.turn(session, "Where were we?")
+    assert again.requests[0].messages[: len(before)] == tuple(before)
     await session.close()

@@ -249,22 +249,26 @@ class Compactor:
         words = summarising.words_for(min(task.room.summary, plan.gone // 2))
         window = model.info.window - answer_room(model.info)
         room = int(window * 0.85) - _tokens(prompt) - _tokens(instructions) - 200
-        while True:
-            text = summarising.material(_going(task, plan), max(200, room), _tokens)
-            asked = Message("user", (Text(summarising.question(text, words, instructions)),), "harness")
-            request = ModelRequest((prompt,), (asked,), (), self._session.conversation.id)
-            self._requests += 1
-            try:
-                completed = await self._asking.aside(model, request)
-            except ModelError as error:
-                if error.kind != "context_overflow" or room < 1_000:
-                    raise
-                room //= 3
-                continue
-            found = summarising.summary_in(completed)
-            if _tokens(found) > _tokens(text):
-                raise Unusable("the summary was longer than what it was made of")
-            return found
+        try:
+            return await self._asked(task, plan, model, prompt, (room, words), instructions)
+        except ModelError as error:
+            if error.kind != "context_overflow":
+                raise
+        return await self._asked(task, plan, model, prompt, (room // 3, words), instructions)
+
+    async def _asked(
+        self, task: Task, plan: Plan, model: Model, prompt: str, size: tuple[int, int], instructions: str
+    ) -> str:
+        """The answer to one request for a summary; `size` is tokens of what it is made of, and words."""
+        room, words = size
+        text = summarising.material(_going(task, plan), max(200, room), _tokens)
+        asked = Message("user", (Text(summarising.question(text, words, instructions)),), "harness")
+        self._requests += 1
+        request = ModelRequest((prompt,), (asked,), (), self._session.conversation.id)
+        found = summarising.summary_in(await self._asking.aside(model, request))
+        if _tokens(found) > _tokens(text):
+            raise Unusable("the summary was longer than what it was made of")
+        return found
 
     async def _message(self, task: Task, made: _Made) -> Message | None:
         """The message that stands for what goes, with the facts that went with it; None when there is none,
@@ -272,7 +276,8 @@ class Compactor:
         plan, session = made.plan, self._session
         if not made.words:
             return None
-        entries, kept = _going(task, plan), [item.entry.message for item in task.items[plan.cut :]]
+        entries = [entry for entry in _going(task, plan) if entry.id != plan.words]
+        kept = [item.entry.message for item in task.items[plan.cut :]]
         most = min(plan.gone - 1, task.room.limit - plan.kept)
         for first in (True, False, None):
             session.reminder.forget()

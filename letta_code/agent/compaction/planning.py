@@ -16,8 +16,12 @@ from letta_code.conversations.history import Entry
 from letta_code.core.events import CompactionMode
 from letta_code.core.messages import Message, Text, ToolResult
 
-_ENOUGH = 0.8
-"""Share of the room that may be full after shortening alone: more would soon have to be compacted again."""
+_ENOUGH, _ENOUGH_SHORTENED = 0.8, 0.5
+"""Share of the limit that may be full after shortening alone (more would soon have to be compacted again),
+and at which no further result is shortened."""
+
+_GIANT = 600
+"""Tokens of a result that is never large, however small the window is."""
 
 _WORTH = 200
 """Tokens below which nothing is summarised."""
@@ -169,9 +173,10 @@ def _sliding(task: Task, tail: int) -> int:
 
 
 def _shortened(task: Task, tail: int) -> tuple[list[Item], Shortened]:
-    """The items with large results shortened: old ones where they are large beside the window, those of the
-    last step only as far as they would not leave room for anything else."""
-    giant = max(500, task.room.window // 16)
+    """The items with large results shortened: old ones where they are large beside the window, the oldest
+    first and as many as it takes, those of the last step only where they leave no room for anything else."""
+    giant = max(_GIANT, task.room.window // 10)
+    total = task.room.floor + sum(item.tokens for item in task.items)
     last = task.items[tail:]
     results = [block for item in last for block in item.whole.blocks if isinstance(block, ToolResult)]
     size = sum(item.tokens for item in last)
@@ -182,12 +187,15 @@ def _shortened(task: Task, tail: int) -> tuple[list[Item], Shortened]:
     items = list(task.items)
     texts: dict[str, dict[str, str]] = {}
     for index, item in enumerate(task.items):
+        if index < tail and total <= task.room.limit * _ENOUGH_SHORTENED:
+            continue
         most, target = (giant, giant // 4) if index < tail else (allowed, allowed)
         if item.tokens > most and (found := _texts(task, item, max(most, LEAST), max(target, LEAST))):
             texts[item.entry.id] = found
             message = with_results(item.entry.message, found)
             entry = replace(item.entry, message=message)
             items[index] = Item(entry, task.measure(message), item.whole)
+            total += items[index].tokens - item.tokens
     return items, texts
 
 

@@ -122,7 +122,8 @@ def summary_message(
     """The message that stands for `entries` from now on. `going_on`: the person's words that follow it were
     already being worked on."""
     more = (
-        " The person's words that follow were being worked on already: go on where this ends."
+        " The person's words that follow are being worked on: what was done so far is in here, do not begin "
+        "anew."
         if going_on
         else ""
     )
