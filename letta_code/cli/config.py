@@ -12,10 +12,17 @@ from letta_code.cli.place import Place
 from letta_code.cli.show import label
 from letta_code.errors import UsageError
 
-app = typer.Typer(help="Read and change your settings.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-_PERSONS = ("archive", "memory", "permissions", "sandbox")
 _SECRETS = ("key", "token", "secret", "password")
+
+
+@app.callback()
+def for_a_person(ctx: typer.Context) -> None:
+    """Read and change your settings."""
+    place: Place = ctx.obj
+    if place.environment.get("LETTA_AGENT_ID"):
+        raise UsageError("settings are for a person, not for an agent's shell", "ask the person to do it")
 
 
 @app.command()
@@ -52,8 +59,6 @@ def set_setting(
     from letta_code.settings.loading import set_value
 
     place: Place = ctx.obj
-    if place.environment.get("LETTA_AGENT_ID") and key.split(".")[0] in _PERSONS:
-        raise UsageError(f"{label(key)} is for a person, not for an agent's shell", "ask the person to do it")
     text = sys.stdin.read().strip() if value == "-" else value
     set_value(place.paths, key, _parsed(text))
     sys.stderr.write(

@@ -159,10 +159,11 @@ def test_a_damaged_record_trusts_nothing(here: Here) -> None:
     assert "nobody to ask" in results[0]
 
 
-def test_an_agents_shell_cannot_trust(here: Here) -> None:
+def test_an_agents_shell_cannot_trust_or_see_and_change_settings(here: Here) -> None:
     put(here, LOOSE)
-    done = here("trust", "--yes", env={"LETTA_AGENT_ID": "agent-1"})
-    assert (done.code, "not for an agent's shell" in done.err) == (2, True)
+    for words in (("trust", "--yes"), ("config", "get"), ("config", "set", "model", "vllm/x")):
+        done = here(*words, env={"LETTA_AGENT_ID": "agent-1"})
+        assert (done.code, "not for an agent's shell" in done.err) == (2, True), words
     results, _ = run(
         here,
         call("Bash", command="letta trust --yes"),

@@ -67,7 +67,7 @@ _TAKE_TEXT = frozenset({"gh", "git", "letta"})
 """Commands whose words are often text for people, and the files among them words of their own."""
 _NAMED_TO_BE_LEFT_OUT = re.compile(r"--(?:exclude|ignore)[a-z-]*=|--i?glob=!|!")
 _PERSONS_COMMANDS = frozenset({"config", "trust"})
-"""Commands of `letta` that an agent must not run: they change, or show, what it may do and keys."""
+"""Commands of `letta` that an agent must not run: they show and change what it may do."""
 
 
 class CommandJudge:
