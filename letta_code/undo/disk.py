@@ -14,6 +14,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 from letta_code.nofollow import folder_of, open_file, open_folder
@@ -81,7 +82,7 @@ def _look(folder: int, name: str, limit: int = HASHED) -> tuple[State, bytes]:
         return State("file", mode=mode, size=status.st_size, problem=words), b""
     with os.fdopen(open_file(folder, name), "rb") as file:
         raw = file.read(limit + 1)
-    return State("file", hashlib.sha256(raw).hexdigest(), mode, len(raw)), raw
+    return State("file", hashlib.sha256(raw).hexdigest(), mode, len(raw), shared=status.st_nlink > 1), raw
 
 
 def put_file(path: str, raw: bytes, mode: int, expected: State, shared: bool) -> None:
@@ -214,12 +215,23 @@ def _take_over(handle: int, folder: int, name: str, status: os.stat_result) -> b
 
 def _rewrite(folder: int, name: str, raw: bytes, mode: int) -> None:
     """Write in place: the only way that keeps hard links, an owner that is not us, or works in a folder
-    where nothing can be made."""
-    with os.fdopen(open_file(folder, name, os.O_WRONLY), "wb") as file:
-        file.write(raw)
-        file.truncate()
-        file.flush()
-        os.fsync(file.fileno())
+    where nothing can be made. What was there is put back when the disk is full."""
+    with os.fdopen(open_file(folder, name, os.O_RDWR), "r+b", buffering=0) as file:
+        old = file.readall()
+        try:
+            _overwrite(file, raw)
+        except OSError:
+            _overwrite(file, old)
+            raise
         if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != mode:
             with contextlib.suppress(PermissionError):
                 os.fchmod(file.fileno(), mode)
+
+
+def _overwrite(file: FileIO, raw: bytes) -> None:
+    file.seek(0)
+    written = 0
+    while written < len(raw):
+        written += file.write(raw[written:])
+    file.truncate()
+    os.fsync(file.fileno())

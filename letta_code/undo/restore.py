@@ -242,11 +242,18 @@ class Undo:
         self._store.keep(raw, durable=not plan.by_command)
 
     def _carry_out(self, plan: FilePlan) -> None:
+        missing = disk.missing_folders(Path(plan.path))
+        try:
+            self._make_it_so(plan)
+        except disk.Blocked:
+            _remove_folders(missing)
+            raise
+
+    def _make_it_so(self, plan: FilePlan) -> None:
         target = plan.target
         if target == ABSENT:
             disk.remove(plan.path, plan.now)
-            for folder in reversed(plan.folders):
-                disk.remove_folder(folder)
+            _remove_folders(plan.folders)
         elif target.kind == "link":
             disk.put_link(plan.path, target.target, plan.now)
         elif plan.now.same(target):
@@ -256,6 +263,12 @@ class Undo:
             if raw is None:
                 raise disk.Blocked("its content is not kept any more")
             disk.put_file(plan.path, raw, target.mode, plan.now, target.shared)
+
+
+def _remove_folders(folders: Sequence[str]) -> None:
+    """Remove those that are empty; the innermost is the last."""
+    for folder in reversed(folders):
+        disk.remove_folder(folder)
 
 
 def _promised(plan: FilePlan) -> Result:

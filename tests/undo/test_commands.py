@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -300,6 +302,43 @@ def test_what_cannot_be_done_is_said_before(bench: Bench) -> None:
         "closed": "it is write-protected",
     }
     assert (bench.project / "other").read_text() == "4\n"
+
+
+@contextmanager
+def files_at_most(size: int) -> Iterator[None]:
+    """No file can grow beyond `size`, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_f14_an_undo_for_which_there_is_no_room_leaves_files_as_they_were_and_succeeds_later(
+    bench: Bench,
+) -> None:
+    large = "x" * 30_000
+    bench.shell("mkdir x; echo small >s")
+    for name in ("a", "linked", "x/c"):
+        (bench.project / name).write_text(large)
+    os.link(bench.project / "linked", bench.project / "other")
+    before = bench.tree()
+    for name in ("a", "linked"):
+        bench.edit(1, name, "edited")
+    bench.command(1, lambda: bench.shell("rm -r x; rm s; echo file >x"))
+    after = bench.tree()
+    with files_at_most(20_000):
+        outcome = bench.undo()
+    left = [name for name, (result, *_) in bench.why(outcome).items() if result == "left"]
+    assert left == ["a", "linked", "x/c"]
+    assert bench.tree() == {"a": "edited", "linked": "edited", "other": "edited", "s": "small\n"}
+    bench.undo()
+    assert bench.tree() == before
+    assert os.path.samefile(bench.project / "linked", bench.project / "other")
+    bench.undoing().redo()
+    bench.undoing().redo()
+    assert bench.tree() == after
 
 
 def test_a_file_whose_times_are_whole_seconds_is_read_again_for_two_seconds(bench: Bench) -> None:

@@ -174,6 +174,9 @@ def test_hard_links_change_together_only_when_they_did_before(desk: Desk) -> Non
     desk.undo()
     assert other.read_text() == "one\n"
     assert os.path.samefile(path, other)
+    desk.redo()
+    assert other.read_text() == "two\n"
+    desk.undo()
     other.unlink()
     desk.agent(2, "a.py", "two\n")
     os.link(path, other)  # the person's copy of what the agent had made
