@@ -85,7 +85,7 @@ def from_exception(error: BaseException, endpoint: Endpoint, *, answering: bool)
             hint="if you trust whoever signed it (a company's proxy), name its certificate: "
             "export SSL_CERT_FILE=FILE",
         )
-    hint = _START_HINTS.get(endpoint.provider, "check the address and the network")
+    hint = _START_HINTS.get(endpoint.provider, "check the address, the network, and the proxy if one is set")
     return ModelError(
         f"cannot reach {endpoint.address}: {_reason(error, endpoint)}",
         "network",

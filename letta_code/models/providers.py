@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from letta_code.core.text import well_formed
 from letta_code.errors import ModelError, UsageError
 from letta_code.models.base import Dialect, Model
 from letta_code.models.catalog import DEFAULT_MODELS, LOCAL_PROVIDERS, model_info, provider_dialect
@@ -101,7 +102,7 @@ def locate(
     """
     provider, _, name = handle.partition("/")
     provider, name = provider.strip().lower(), name.strip()
-    if not provider or not name:
+    if not provider or not name or name != well_formed(name):
         raise UsageError(f"{handle!r} is not a model: write provider/name", _suggestion(handle))
     endpoint = resolve(provider, settings, environment, base_url)
     if endpoint.api_key is None and endpoint.base_url == _DEFAULT_URLS.get(provider) and provider in _CLOUD:

@@ -57,16 +57,33 @@ def idle_seconds(endpoint: Endpoint, environment: Mapping[str, str]) -> float:
 
 def http_client(endpoint: Endpoint, idle: float, connect: float = 15.0) -> httpx2.AsyncClient:
     """Our own client for `endpoint`: no redirect to another host, no proxy for this machine, bounded waits
-    (`idle` and `connect`, in seconds)."""
+    (`idle` and `connect`, in seconds).
+
+    Raises:
+        ModelError: the environment names certificates that are none, or a proxy that is none.
+    """
     import httpx2
 
-    return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(idle, connect=connect),
-        trust_env=not endpoint.loopback,
-        follow_redirects=False,
-        # Loading certificates costs more than the rest of a request, and nothing here would use them.
-        verify=not (endpoint.loopback and endpoint.base_url.startswith("http:")),
-    )
+    try:
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(idle, connect=connect),
+            trust_env=not endpoint.loopback,
+            follow_redirects=False,
+            # Loading certificates costs more than the rest of a request, and nothing here would use them.
+            verify=not (endpoint.loopback and endpoint.base_url.startswith("http:")),
+        )
+    except OSError as error:
+        raise ModelError(
+            "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read",
+            "untrusted",
+            hint="it must name certificates in PEM form; without it those of the system count",
+        ) from error
+    except (ImportError, ValueError, httpx2.InvalidURL) as error:
+        raise ModelError(
+            "the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names cannot be used",
+            "no_model",
+            hint="it must be http://HOST:PORT or https://HOST:PORT; SOCKS proxies are not supported",
+        ) from error
 
 
 def transport_errors() -> tuple[type[Exception], ...]:

@@ -44,6 +44,24 @@ def test_version_loads_nothing_heavy_and_help_and_memory_log_load_no_sdk(letta: 
     assert imported(letta, "memory", "log").isdisjoint(HEAVY)
 
 
+def test_certificates_that_are_none_are_one_line(letta: Letta) -> None:
+    """libgit2 reads them when it is loaded, long before anything is asked of a server."""
+    none = letta.project / "none.pem"
+    none.write_text("no certificate\n")
+    done = subprocess.run(
+        letta.command("memory", "log"),
+        env=letta.variables({"SSL_CERT_FILE": str(none)}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    first, *hint = done.stderr.splitlines()
+    assert "SSL_CERT_FILE" in first
+    assert len(hint) == 1
+
+
 def test_f19_help_is_complete_and_clean_whatever_the_pager(letta: Letta) -> None:
     pager = {"MANPAGER": "bat -l man", "PAGER": "", "NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "100"}
     done = letta("--help", env=pager)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,6 +135,7 @@ def test_dialects_follow_the_provider_and_the_flag() -> None:
         ("olama/qwen", "ollama"),
         ("/x", "for example"),
         ("x/", "for example"),
+        ("vllm/\udcff", "for example"),
     ],
 )
 def test_a_wrong_handle_comes_with_a_suggestion(handle: str, words: str) -> None:
@@ -181,6 +184,29 @@ async def test_a_proxy_is_not_used_for_this_machine(monkeypatch: pytest.MonkeyPa
         model = open_model("vllm/qwen", Settings(), {"VLLM_BASE_URL": server.url})
         assert (await ask(model, [user("hi")])).message.text == "ok"
         await model.close()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("ALL_PROXY", "socks5://127.0.0.1:9", "the proxy"),
+        ("HTTPS_PROXY", "ftp://ada:secret@127.0.0.1:9", "the proxy"),
+        ("HTTPS_PROXY", "http://ada:secret:x", "the proxy"),
+        ("SSL_CERT_FILE", "/nowhere/at-all.pem", "the certificates"),
+        ("SSL_CERT_FILE", os.devnull, "the certificates"),
+    ],
+)
+async def test_an_environment_that_no_request_can_use_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    model = open_model("anthropic/claude-opus-4-8", Settings(), {"ANTHROPIC_API_KEY": "sk-ant-0123456789"})
+    with pytest.raises(ModelError) as caught:
+        await ask(model, [user("hi")])
+    await model.close()
+    assert words in caught.value.message
+    assert not caught.value.retryable
+    assert "secret" not in caught.value.message + caught.value.hint
 
 
 def test_the_catalog_states_what_it_does_not_know() -> None:
