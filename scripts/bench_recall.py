@@ -32,9 +32,9 @@ from letta_code.conversations.history import input_record
 from letta_code.conversations.transcript import encoded
 from letta_code.core.ids import DEFAULT_ORG, AgentKey, new_agent_id, new_conversation_id, new_message_id
 from letta_code.core.messages import Message, Text
+from letta_code.core.query import parse
 from letta_code.models.embeddings import Embedder, LocalEmbedder
 from letta_code.paths import Paths
-from letta_code.recall.query import parse
 from letta_code.recall.recall import Recall
 from letta_code.recall.search import Wanted
 

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 from letta_code.archive.passages import ArchiveError, Counts, Passage, Stored, Wanted, new_passage_id
 from letta_code.core.ids import AgentKey
-from letta_code.core.searchable import any_of, searchable
+from letta_code.core.query import parse
+from letta_code.core.terms import TOKENIZER, indexed
 from letta_code.database import Database, Schema, open_database
 from letta_code.errors import StorageError
 
@@ -36,7 +37,7 @@ _TABLES = Schema(
         """CREATE TABLE vectors (
             passage INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, model TEXT NOT NULL,
             vector BLOB NOT NULL)""",
-        "CREATE VIRTUAL TABLE words USING fts5(text, tokenize = 'unicode61')",
+        f"CREATE VIRTUAL TABLE words USING fts5(text, tokenize = '{TOKENIZER}')",
     ),
 )
 _COLUMNS = "p.number, p.id, p.text, p.created_at, p.source, p.pointer"
@@ -118,7 +119,7 @@ class SqliteArchive:
 
     def by_words(self, key: AgentKey, query: str, wanted: Wanted, limit: int) -> list[Passage]:
         """Passages with words of `query`."""
-        match = any_of(query)
+        match = parse(query).any_of
         if not match or not self._path.exists():
             return []
         with self._opened() as database:
@@ -219,7 +220,7 @@ def _insert(database: Database, key: AgentKey, passage: Passage) -> Stored:
     )
     made = database.row("SELECT number FROM passages WHERE id = ?", (passage.id,))
     assert made is not None
-    database.run("INSERT INTO words (rowid, text) VALUES (?, ?)", (made[0], searchable(passage.text)))
+    database.run("INSERT INTO words (rowid, text) VALUES (?, ?)", (made[0], indexed(passage.text)))
     _add_tags(database, made[0], 0, passage.tags)
     return Stored(passage, True)
 

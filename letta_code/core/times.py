@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 
 def moment(text: str, *, end: bool = False) -> datetime:
-    """An ISO 8601 date or time, in UTC; without a zone it is the time where the person is. A date alone is the
-    beginning of that day, as the `end` of a range the end of it (the beginning of the next).
+    """An ISO 8601 date or time, in UTC; without a zone it is the time where the person is. A date alone is
+    the beginning of that day, as the `end` of a range the end of it (the beginning of the next).
 
     Raises:
         ValueError: it is neither.

@@ -24,11 +24,11 @@ from letta_code.conversations.history import Entry
 from letta_code.conversations.transcript import parse_line
 from letta_code.core.ids import AgentKey
 from letta_code.core.messages import Message
+from letta_code.core.terms import TOKENIZER, indexed
 from letta_code.database import Database, Schema
 from letta_code.errors import UsageError
 from letta_code.paths import Paths
 from letta_code.recall.reading import Left, Messages, pieces
-from letta_code.recall.terms import TOKENIZER, indexed
 from letta_code.recall.words import COLUMNS, findable
 
 SPAN = 1 << 24

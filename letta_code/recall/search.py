@@ -7,10 +7,10 @@ from typing import BinaryIO
 
 from letta_code.conversations.history import Entry
 from letta_code.core.ids import AgentKey
+from letta_code.core.query import Query
 from letta_code.database import Database, Row
 from letta_code.paths import Paths
 from letta_code.recall.index import SHOWN, SPAN, key_of
-from letta_code.recall.query import Query
 from letta_code.recall.reading import entries_at
 from letta_code.recall.snippet import Snippet, snippets
 from letta_code.recall.words import COLUMNS, ROLES, Role, readable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from letta_code.core.query import Query
+from letta_code.core.terms import TOKENIZER, Term, name_parts, terms
 from letta_code.database import Database
-from letta_code.recall.query import Query
-from letta_code.recall.terms import TOKENIZER, Term, name_parts, terms
 
 _WIDTH = 280  # characters
 _BEGIN, _END = "\x02", "\x03"  # no term holds them

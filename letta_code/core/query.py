@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from letta_code.core.terms import Term, name_parts, terms
 from letta_code.core.text import well_formed
-from letta_code.recall.terms import Term, name_parts, terms
 
 _QUOTES = str.maketrans("“”„‟«»＂", '"""""""')
 _PART = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)')
