@@ -171,7 +171,11 @@ class ProjectCopies:
             self._catch_up()
             if not self._generation or self._read > _INDEX or self._packed > 2 * COPIED_IN_ALL:
                 self._begin()
-            self._add(found)
+            try:
+                self._add(found)
+            except OSError:
+                self._generation = ""  # what was noted here is not on the disk
+                raise
             return Mark(self._generation, self._read)
 
     def before(self, path: str) -> Copy | None:

@@ -261,30 +261,33 @@ class UndoStore:
 
     def _total(self) -> int:
         if self._size is None:
-            try:
-                with os.scandir(self.folder / "objects") as entries:
-                    self._size = sum(entry.stat().st_size for entry in entries)
-            except FileNotFoundError:
-                self._size = 0
+            self._size = sum(self._sizes().values())
         return self._size
 
+    def _sizes(self) -> dict[str, int]:
+        try:
+            with os.scandir(self.folder / "objects") as entries:
+                return {entry.name: entry.stat().st_size for entry in entries}
+        except FileNotFoundError:
+            return {}
+
     def _make_room(self, size: int) -> None:
-        """Let the contents of the oldest changes go until `size` more bytes have room."""
+        """Let the contents of the oldest changes go until `size` more bytes have room; first what a program
+        that died left."""
         if self._total() + size <= self._room:
             return
-        order: dict[str, int] = {}
-        for change in self.log.changes:
-            for state in (change.before, change.after):
-                if state.sha256 and state.sha256 not in self._held:
-                    order[state.sha256] = change.number  # the latest that needs it
-        for digest in sorted(order, key=lambda digest: order[digest]):
-            path = self._object(digest)
+        needed = {
+            state.sha256: change.number  # the latest
+            for change in self.log.changes
+            for state in (change.before, change.after)
+        }
+        sizes = self._sizes()
+        for name in sorted(sizes.keys() - self._held, key=lambda name: needed.get(name, 0)):
             try:
-                gone = path.stat().st_size
-                path.unlink()
+                self._object(name).unlink()
             except OSError:
                 continue
-            self._size = self._total() - gone
+            self._size = self._total() - sizes[name]
             if self._size + size <= self._room:
                 return
 

@@ -341,6 +341,17 @@ def test_f14_an_undo_for_which_there_is_no_room_leaves_files_as_they_were_and_su
     assert bench.tree() == after
 
 
+def test_copies_that_a_full_disk_cut_short_are_made_again(bench: Bench) -> None:
+    (bench.project / "a").write_text("x" * 9_000)
+    bench.command(1, lambda: None)
+    (bench.project / "a").write_text("y" * 3_000)
+    with files_at_most(10_000):
+        assert bench.recorder.before_command(2, "make", bench.listing()) is None
+    bench.command(3, lambda: (bench.project / "a").unlink())
+    assert bench.why(bench.undo()) == {"a": ("restored", "", "make")}
+    assert bench.holds() == {"a": "y" * 3_000}
+
+
 def test_a_file_whose_times_are_whole_seconds_is_read_again_for_two_seconds(bench: Bench) -> None:
     (bench.project / "a").write_text("a")
     found = survey(bench.project, ["a"])

@@ -245,6 +245,15 @@ def test_what_an_undo_keeps_does_not_push_out_what_it_restores(desk: Desk) -> No
     assert desk.redo() == {"1.txt": "restored", "2.txt": "restored"}
 
 
+def test_contents_that_no_record_needs_go_first(desk: Desk) -> None:
+    (desk.project / "a.txt").write_text("a" * 1000)
+    desk.agent(1, "a.txt", "two")
+    for name in ("0" * 64, f".{'1' * 64}.abc"):  # a program that died left them
+        (desk.data / "objects" / name).write_text("x" * 1000)
+    UndoStore(desk.data, room=2500).keep(b"b" * 1000)
+    assert desk.undo() == {"a.txt": "restored"}
+
+
 def test_a_content_that_is_needed_again_is_not_the_oldest(desk: Desk) -> None:
     store = UndoStore(desk.data, room=2500)
     recorder = Recorder(store, desk.project, desk.data / "copies")
