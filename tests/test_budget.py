@@ -15,6 +15,7 @@ from letta_code.core.ids import DEFAULT_ORG, AgentKey
 from letta_code.memory.git.repository import Author, MemoryRepository
 from letta_code.memory.prompt import compile_prompt
 from letta_code.memory.seed import default_files
+from letta_code.paths import Paths
 from letta_code.tools.base import Workspace
 from letta_code.tools.toolbox import build_toolbox
 
@@ -29,7 +30,9 @@ async def test_system_prompt_and_tools_of_a_new_agent_fit_the_budget(tmp_path: P
     workspace = Workspace(tmp_path, (tmp_path,), tmp_path / "overflow", repository.worktree)
     key = AgentKey(DEFAULT_ORG, "agent-1")
     archive = Archive(SqliteArchive(tmp_path / "archive.db"), key)
-    toolbox = build_toolbox(workspace, repository, author, key.agent, archive=archive)
+    toolbox = build_toolbox(
+        workspace, repository, author, key.agent, archive=archive, stored=(Paths.from_environment({}), key)
+    )
     base = files("letta_code.agent").joinpath("base_prompt.md").read_text("utf-8")
 
     system = compile_prompt(base, repository.snapshot())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from letta_code.agent.memory_notes import MemoryNotes
+from letta_code.conversations.history import History
 from letta_code.conversations.store import Conversation
 from letta_code.core.messages import Message
 from letta_code.core.text import one_line, well_formed
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from letta_code.archive.archive import Archive
 
 _PRESSURE = "Context window"
+_HIDDEN = "Messages out of sight"
 _GIT_SECONDS = 1.0
 _GIT_BYTES = 65_536
 _GIT_FILES = 20
@@ -61,15 +63,18 @@ class Reminder:
         window: int = 0,
         news: Sequence[str] = (),
         pressure: str = "",
+        hidden: int = 0,
     ) -> str:
         """The reminder for the next message; "" when nothing changed. `first`: the conversation is new,
         so the project's own instructions go along. `messages` is the conversation so far, `window` the
         model's (tokens; 0: not known), `news` what else happened since the last message, `pressure` how full
-        the window is ("" while there is room)."""
+        the window is ("" while there is room), `hidden` how many messages are stored but not in sight."""
         opening = not self._told
         facts = self._facts(datetime.now().astimezone())
         if pressure or _PRESSURE in self._told:
             facts[_PRESSURE] = pressure or "there is room again"
+        if hidden:
+            facts[_HIDDEN] = f"{hidden:,} of this conversation, which conversation_search finds"
         lines = [f"{name}: {value}" for name, value in facts.items() if self._told.get(name) != value]
         self._told = facts
         if opening:
@@ -118,6 +123,12 @@ def archive_summary(archive: Archive) -> str:
     more = f" and {len(counts.tags) - _TAGS} more" if len(counts.tags) > _TAGS else ""
     named = f"; tags: {', '.join(tags)}{more}" if tags else ""
     return f"{counts.passages} passages (archival_memory_search){named}"
+
+
+def out_of_sight(history: History) -> int:
+    """How many messages of the conversation requests do not carry since it was compacted."""
+    seen = {entry.id for entry in history.visible}
+    return sum(entry.id not in seen for entry in history.entries)
 
 
 def news_of(conversation: Conversation) -> list[str]:

@@ -22,7 +22,7 @@ from letta_code.agent.asking import CUT_OFF, Asking, NoAnswer, Refused
 from letta_code.agent.calls import CallRunner
 from letta_code.agent.compaction.compactor import Compactor
 from letta_code.agent.prompting import Prepared, request_of
-from letta_code.agent.reminder import news_of
+from letta_code.agent.reminder import news_of, out_of_sight
 from letta_code.agent.window import check_fixed, pressure
 from letta_code.conversations.history import Sent, Update
 from letta_code.core.events import (
@@ -177,6 +177,7 @@ class Turn:
             info.window,
             news_of(session.conversation),
             pressure(used, info, session.compaction.threshold),
+            out_of_sight(history),
         )
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)

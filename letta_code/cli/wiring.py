@@ -395,6 +395,7 @@ class Workbench:
             agents_tools=(*agent.tools, *_trained_on(handle)),
             sight=None if policy is None else policy.left_out,
             archive=archive,
+            stored=(self._place.paths, agent.key),
         )
 
     def specs(

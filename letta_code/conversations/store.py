@@ -329,14 +329,15 @@ class ConversationStore:
         lines = read_lines(self._paths.conversation(key, conversation_id))
         return spending_of(lines.records(), "" if since is None else since.isoformat(timespec="milliseconds"))
 
-    def find(self, wanted: str) -> ConversationSummary:
-        """The conversation with this id, or whose id begins so (with or without `conv-`).
+    def find(self, wanted: str, key: AgentKey | None = None) -> ConversationSummary:
+        """The conversation with this id, or whose id begins so (with or without `conv-`); only among those
+        of one agent when `key` is given.
 
         Raises:
             ConversationError: there is none, or more than one.
         """
         prefix = wanted if wanted.startswith("conv-") else f"conv-{wanted}"
-        found = [path for path in self._files(None) if path.stem.startswith(prefix)]
+        found = [path for path in self._files(key) if path.stem.startswith(prefix)]
         exact = [path for path in found if path.stem == prefix]
         summaries = [item for item in map(summary_of, exact or found) if item is not None]
         if len(summaries) == 1:

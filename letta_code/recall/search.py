@@ -27,7 +27,8 @@ _CLASSES = 20
 class Wanted:
     """What is searched: `query` in messages of these roles, of one agent or conversation, from `since` until
     `until` (milliseconds, UTC; `until` is not in it). At most `limit` hits, each with `before` and `after`
-    messages around it."""
+    messages around it. `running` is the conversation and the turn that asks: what is said in that turn is no
+    answer."""
 
     query: Query
     roles: tuple[Role, ...] = ("user", "assistant", "tool")
@@ -38,6 +39,7 @@ class Wanted:
     limit: int = 10
     before: int = 0
     after: int = 0
+    running: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def _conditions(database: Database, wanted: Wanted, number: str) -> tuple[str | 
     """The conditions on a message's number and time; None when nothing can fit."""
     conditions, values = "", []
     if wanted.agent is not None or wanted.conversation:
-        numbers = _conversations(database, wanted)
+        numbers = _conversations(database, wanted.agent, wanted.conversation)
         if not numbers:
             return None, []
         conditions += f" AND {number} BETWEEN ? AND ?"
@@ -151,17 +153,22 @@ def _conditions(database: Database, wanted: Wanted, number: str) -> tuple[str | 
         if limit is not None:
             conditions += f" AND message.at {comparison} ?"
             values.append(limit)
+    if wanted.running is not None:
+        conversation, turn = wanted.running
+        for n in _conversations(database, wanted.agent, conversation):
+            conditions += f" AND NOT ({number} BETWEEN ? AND ? AND message.turn >= ?)"
+            values += [n * SPAN, (n + 1) * SPAN - 1, turn]
     return conditions, values
 
 
-def _conversations(database: Database, wanted: Wanted) -> list[int]:
+def _conversations(database: Database, agent: AgentKey | None, conversation: str) -> list[int]:
     conditions, values = ["1"], []
-    if wanted.agent is not None:
+    if agent is not None:
         conditions.append("org = ? AND agent = ?")
-        values += [wanted.agent.org, wanted.agent.agent]
-    if wanted.conversation:
+        values += [agent.org, agent.agent]
+    if conversation:
         conditions.append("id = ?")
-        values.append(wanted.conversation)
+        values.append(conversation)
     rows = database.rows(f"SELECT number FROM conversation WHERE {' AND '.join(conditions)}", values)
     return [number for (number,) in rows]
 

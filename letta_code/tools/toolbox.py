@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from letta_code.archive.archive import Archive
+    from letta_code.core.ids import AgentKey
     from letta_code.memory.git.repository import Author, MemoryRepository
+    from letta_code.paths import Paths
     from letta_code.tools.permissions.sight import Sight
 
 
@@ -54,11 +56,13 @@ def build_toolbox(
     agents_tools: Sequence[str] = (),
     sight: Sight | None = None,
     archive: Archive | None = None,
+    stored: tuple[Paths, AgentKey] | None = None,
 ) -> Toolbox:
     """The tools for one session: all, or those named in `allowed`, without those in `disallowed`.
     `project` and `holds` are for `MemoryWriter`. `agents_tools` names tools that are offered only to agents
     that have them: those of an agent imported from Letta, and `memory_apply_patch`. `sight` is what searches
-    leave out (nothing, when it is None); without an `archive` its tools are missing.
+    leave out (nothing, when it is None); without an `archive` its tools are missing, and without `stored`
+    (where whose conversations are) the one that searches conversations.
 
     Raises:
         UsageError: a name is not a tool's.
@@ -71,6 +75,7 @@ def build_toolbox(
     from letta_code.tools.memory_patch import MemoryPatchTool
     from letta_code.tools.memory_writing import MemoryWriter
     from letta_code.tools.permissions.sight import all_is_seen
+    from letta_code.tools.recall import ConversationSearch
     from letta_code.tools.search import LS, Glob, Grep
     from letta_code.tools.seen import SeenFiles
     from letta_code.tools.shell import Bash, BashOutput, KillShell, ShellPool
@@ -93,6 +98,7 @@ def build_toolbox(
         KillShell(shells),
         TodoWrite(),
         MemoryTool(writer),
+        *(() if stored is None else (ConversationSearch(*stored),)),
         *(() if archive is None else (ArchivalInsert(archive), ArchivalSearch(archive))),
         *(tool for tool in others if tool.name in agents_tools),
     )
