@@ -78,7 +78,8 @@ class Undo:
             StorageError: our files cannot be read or written; files done so far stay done.
         """
         turns = turns_to_undo(self._store.log, options)
-        self._settle(turns)
+        if options.commands:
+            self._settle(turns)
         outcome = self._outcome(turns, options, self._changes(turns))
         if not turns:
             return outcome

@@ -397,6 +397,21 @@ def test_what_a_command_in_the_background_deleted_before_a_later_change_comes_ba
     assert bench.holds() == {"a": "yours"}
 
 
+def test_an_undo_of_files_does_not_end_the_doubt_about_a_command_in_the_background(bench: Bench) -> None:
+    (bench.project / "a").write_text("yours")
+    (bench.project / "b").write_text("yours")
+    assert bench.recorder.before_command(1, "make watch &", bench.listing()) is not None
+    (bench.project / "a").unlink()
+    bench.edit(1, "a", "edited")
+    bench.undo(commands=False)
+    (bench.project / "b").unlink()
+    assert bench.why(bench.undo()) == {
+        "a": ("restored", "", "make watch &"),
+        "b": ("restored", "", "make watch &"),
+    }
+    assert bench.holds() == {"a": "yours", "b": "yours"}
+
+
 def test_an_edit_after_a_command_goes_back_to_what_the_command_made_and_that_is_said(bench: Bench) -> None:
     (bench.project / "a").write_text("yours")
     bench.command(1, lambda: (bench.project / "a").write_text("made"))
