@@ -8,7 +8,7 @@ from pathlib import Path
 
 from letta_code.core.events import Notice
 from tests.agent.support import Bench
-from tests.agent.test_compaction import Windowed, filled
+from tests.agent.windowed import Windowed, filled
 
 
 async def main(root: Path) -> None:

@@ -7,100 +7,25 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from letta_code.agent.compaction.settings import CompactionSettings
-from letta_code.agent.counting import message_tokens, spec_tokens
 from letta_code.agent.session import Session
 from letta_code.agent.state import AgentStore
 from letta_code.conversations.history import History
 from letta_code.conversations.store import ConversationStore
 from letta_code.core.events import Compacted, Event, Notice
-from letta_code.core.messages import Message, StopReason, Text, ToolCall, ToolResult, Usage
-from letta_code.core.tokens import estimated_tokens
-from letta_code.core.tooling import ToolOutput
+from letta_code.core.messages import Message, ToolResult
 from letta_code.errors import LettaError, ModelError
 from letta_code.memory.git.repository import Author
-from letta_code.models.base import Completed, ModelInfo, ModelPart, ModelRequest, Price
-from letta_code.tools.base import Call
-from tests.agent.support import Bench, DoArguments, Look, done
+from letta_code.models.base import Completed
+from tests.agent.support import Bench, done
+from tests.agent.windowed import LONG, SUMMARY, Big, Windowed, filled, look, says
 from tests.conversations.test_log import assert_valid
 from tests.conversations.test_log import paths as agent_paths
-
-SUMMARY = "Goals: build the bridge. Next: paint it. Key: K-4711."
-LONG = "The quick brown fox jumps over the lazy dog near the river bank. "
-
-
-class Big(Look):
-    """`how` is how many sentences it reads."""
-
-    async def run(self, arguments: DoArguments, call: Call) -> ToolOutput:
-        self.ran.append(call.id)
-        return ToolOutput.of(f"begin {LONG * int(arguments.how)}end")
-
-
-def size(request: ModelRequest) -> int:
-    return (
-        sum(map(estimated_tokens, request.system))
-        + sum(map(spec_tokens, request.tools))
-        + sum(map(message_tokens, request.messages))
-    )
-
-
-Answer = Callable[[ModelRequest], Completed | Exception | asyncio.Event]
-
-
-def says(text: str, *calls: ToolCall, stop: StopReason = "end_turn") -> Completed:
-    blocks = (*((Text(text),) if text else ()), *calls)
-    return Completed(Message("assistant", blocks, "agent"), Usage(1, 1), stop)
-
-
-@dataclass
-class Windowed:
-    """A model with a window: it refuses at `factor` times what we count, and tells what we count. Requests
-    without tools are those of the summariser."""
-
-    steps: list[Completed] = field(default_factory=list)
-    summaries: list[Completed | Exception | asyncio.Event] = field(default_factory=list)
-    window: int = 8_000
-    factor: float = 1.0
-    handle: str = "test/model"
-    requests: list[ModelRequest] = field(default_factory=list)
-    asked: list[ModelRequest] = field(default_factory=list)
-    refused: int = 0
-
-    @property
-    def info(self) -> ModelInfo:
-        price = Price(1, 1, 1, 1)
-        return ModelInfo(self.handle, "test", "model", "anthropic", self.window, 1_000, True, price=price)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        taken = size(request)
-        if taken * self.factor > self.window:
-            self.refused += 1
-            raise ModelError(f"prompt is too long: {taken} tokens", "context_overflow", status=400)
-        if request.tools:
-            self.requests.append(request)
-            step = self.steps.pop(0)
-        else:
-            self.asked.append(request)
-            said = self.summaries.pop(0) if self.summaries else says(SUMMARY)
-            if isinstance(said, asyncio.Event):
-                said.set()
-                await asyncio.Event().wait()
-            if isinstance(said, Exception):
-                raise said
-            assert isinstance(said, Completed)
-            step = said
-        output = estimated_tokens(step.message.text) + 1
-        yield Completed(step.message, Usage(taken, output), step.stop)
-
-    async def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -108,10 +33,6 @@ def bench(tmp_path: Path) -> Bench:
     made = Bench.make(tmp_path)
     made.look = Big()
     return made
-
-
-def look(number: int, sentences: int) -> ToolCall:
-    return ToolCall(f"c{number}", "Look", {"how": str(sentences)})
 
 
 def compactions(events: Sequence[Event]) -> list[Compacted]:
@@ -128,16 +49,6 @@ def seen(session: Session) -> list[Message]:
 
 def read(bench: Bench, session: Session) -> History:
     return ConversationStore(bench.paths).read(session.conversation.id, bench.state.key)
-
-
-async def filled(bench: Bench, model: Windowed, turns: int = 6, sentences: int = 60) -> Session:
-    """A session after so many turns of one short question and one long answer."""
-    session = bench.session(model)
-    for number in range(turns):
-        model.steps.append(says(f"Answer {number}. {LONG * sentences}"))
-        events = await bench.turn(session, f"Question {number}, which is not special.")
-        assert done(events).error is None
-    return session
 
 
 async def test_c20_a_request_that_would_not_fit_is_compacted_before_it_is_sent(bench: Bench) -> None:

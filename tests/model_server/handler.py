@@ -121,6 +121,11 @@ class Handler(BaseHTTPRequestHandler):
             if problem is not None:
                 owner.note_violation(problem)
                 return self._refuse(400, problem, dialect)
+        size = len(request.raw) // 4  # as usage is told
+        if owner.window is not None and size > owner.window:
+            problem = _too_long(size, owner.window, dialect)
+            owner.note_oversized(problem)
+            return self._refuse(400, problem, dialect)
         turn = owner.script.take(*_words(request.body))
         if turn is None:
             problem = f"script is exhausted: no turn is left for request {len(owner.requests)}"
@@ -137,6 +142,10 @@ class Handler(BaseHTTPRequestHandler):
         fault = turn.fault
         if turn.echo:
             turn = dataclasses.replace(turn, text=f"You said: {_words(request.body)[0].strip()}")
+        if turn.lines is not None:
+            said = _words(request.body)[0].splitlines()
+            text = "\n".join(dict.fromkeys(line for line in said if turn.lines in line))
+            turn = dataclasses.replace(turn, text=text)
         if fault is not None and fault.stall is not None and fault.after is None:
             self._stall(fault.stall)
         if fault is not None and fault.raw is not None:
@@ -264,6 +273,14 @@ class Handler(BaseHTTPRequestHandler):
         if how == "reset":
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
+
+
+def _too_long(size: int, window: int, dialect: Dialect) -> str:
+    if dialect == "anthropic":
+        return f"prompt is too long: {size} tokens > {window} maximum"
+    if dialect == "openai-responses":
+        return "Your input exceeds the context window of this model. Please adjust your input and try again."
+    return f"This model's maximum context length is {window} tokens. Your messages resulted in {size} tokens."
 
 
 def _header(value: str | Mapping[str, float]) -> str:

@@ -76,6 +76,7 @@ class Turn:
     when: Mapping[str, str] | None = None
     repeat: bool = False
     echo: bool = False
+    lines: str | None = None
     optional: bool = False
     times: int = 1
 

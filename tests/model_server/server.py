@@ -91,6 +91,7 @@ class ModelServer:
         models: Iterable[str] = ("scripted",),
         reported_window: int | None = None,
         prompt_tokens: int | None = None,
+        window: int | None = None,
         reasoning_field: str = "reasoning_content",
         api_key: str | None = None,
         trusted: Iterable[str] = (),
@@ -105,6 +106,7 @@ class ModelServer:
         self.models = tuple(models)
         self.reported_window = reported_window
         self.prompt_tokens = prompt_tokens
+        self.window = window
         self.reasoning_field = reasoning_field
         self.api_key = api_key
         self.tls = tls
@@ -123,6 +125,7 @@ class ModelServer:
         self._requests: list[Request] = []
         self._lookups: list[Request] = []
         self._violations: list[str] = []
+        self._oversized: list[str] = []
         self._errors: list[BaseException] = []
         self._disconnects = 0
         self._listener: _Listener | None = None
@@ -153,6 +156,12 @@ class ModelServer:
             return list(self._violations)
 
     @property
+    def oversized(self) -> list[str]:
+        """Refusals of requests that were larger than `window`."""
+        with self._changed:
+            return list(self._oversized)
+
+    @property
     def remaining(self) -> list[Turn]:
         """Turns that were not played."""
         return self.script.remaining
@@ -164,11 +173,12 @@ class ModelServer:
             return self._disconnects
 
     def forget(self) -> None:
-        """Drop the record of requests, lookups and violations so far."""
+        """Drop the record of requests, lookups and refusals so far."""
         with self._changed:
             self._requests.clear()
             self._lookups.clear()
             self._violations.clear()
+            self._oversized.clear()
 
     def assert_finished(self) -> None:
         """Fail unless every turn was played and no request was refused by the rules."""
@@ -247,6 +257,11 @@ class ModelServer:
         with self._changed:
             self._violations.append(message)
             self.on_violation(message)
+
+    def note_oversized(self, message: str) -> None:
+        """Keep what was too long."""
+        with self._changed:
+            self._oversized.append(message)
 
     def note_disconnect(self) -> None:
         """Count a client that left early; those that we cut off ourselves do not count."""
