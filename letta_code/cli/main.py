@@ -3,7 +3,9 @@ imported only when they run, so that `letta --help` and shell completion stay qu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -314,14 +316,15 @@ def invoke(words: Sequence[str]) -> int:
         LettaError: a person can fix it.
         typer.TyperException: a subcommand was called wrongly.
     """
-    command = cast(TyperGroup, typer.main.get_command(app))
+    command = cast(TyperGroup, typer.main.get_command(_tree(words)))
     takes_value = {
         name: not getattr(parameter, "is_flag", False)
         for parameter in command.params
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
     takes_value |= dict.fromkeys(_HELP["help_option_names"], False)
-    arranged = arrange(words, takes_value, tuple(command.commands))
+    known = [part.name for part in (*app.registered_groups, *app.registered_commands)]
+    arranged = arrange(words, takes_value, [name for name in known if name is not None])
     result = command.main(
         list(arranged.arguments),
         prog_name="letta",
@@ -329,6 +332,14 @@ def invoke(words: Sequence[str]) -> int:
         obj=RunOptions(prompt=arranged.prompt),
     )
     return result if isinstance(result, int) else 0
+
+
+def _tree(words: Sequence[str]) -> typer.Typer:
+    """The commands that `words` can mean: to make all groups takes longer than most commands run."""
+    tree = copy(app)
+    if not {"--help", "-h"}.intersection(words) and "_LETTA_COMPLETE" not in os.environ:
+        tree.registered_groups = [group for group in app.registered_groups if group.name in words]
+    return tree
 
 
 def _rules(lists: Sequence[str] | None) -> tuple[str, ...]:
