@@ -1,4 +1,4 @@
-"""`letta conversations`: list, show, copy and delete conversations."""
+"""`letta conversations`: list, search, show, copy and delete conversations."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from letta_code.cli.compaction import compact_command
+from letta_code.cli.memory.common import whose
 from letta_code.cli.place import Place, complete_agents, complete_conversations
+from letta_code.cli.recall import own, search_command
 from letta_code.cli.show import as_json, label, local_time, table, visible
 from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
-    from letta_code.conversations.history import Partial
+    from letta_code.conversations.history import Entry, Partial
 
 app = typer.Typer(
-    help="List, show, copy and delete conversations.", no_args_is_help=True, rich_markup_mode=None
+    help="List, search, show, copy and delete conversations.", no_args_is_help=True, rich_markup_mode=None
 )
+app.command("search")(search_command)
 app.command("compact")(compact_command)
 
 
@@ -38,7 +41,7 @@ def list_conversations(
 ) -> None:
     """All conversations, the last used first."""
     place: Place = ctx.obj
-    key = place.agents().find(agent).key if agent else None
+    key = whose(place, agent).key if agent else own(place)
     found = place.conversations().list(key)
     if json:
         as_json(
@@ -78,18 +81,26 @@ def show(
     conversation: Annotated[
         str,
         typer.Argument(
-            metavar="ID", autocompletion=complete_conversations, help="Which one; its beginning is enough."
+            metavar="ID|POINTER",
+            autocompletion=complete_conversations,
+            help="Which one; its beginning is enough. ID:MESSAGE, as searches print it, shows that message "
+            "and those around it.",
         ),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON: header, messages, steps.")] = False,
+    context: Annotated[
+        int, typer.Option("--context", "-C", min=0, help="With a pointer: messages on each side.")
+    ] = 3,
 ) -> None:
     """One conversation, message by message."""
     from letta_code.conversations.summary import origin_of
     from letta_code.core.codec import dump
-    from letta_code.core.messages import Image, Text, Thinking, ToolCall, ToolResult
 
     place: Place = ctx.obj
-    found = place.conversations().find(conversation)
+    if ":" in conversation:
+        _show_page(place, conversation, context, json)
+        return
+    found = place.conversations().find(conversation, own(place))
     history = place.conversations().read(found.id, found.key)
     for problem in history.problems:
         sys.stderr.write(f"letta: {label(problem)}\n")
@@ -109,23 +120,42 @@ def show(
     for index, entry in enumerate(history.entries):
         while broken and broken[0].before <= index:
             _show_partial(broken.pop(0))
-        sys.stdout.write(f"── {entry.message.role}  turn {entry.turn}  {local_time(entry.at)}\n")
-        for block in entry.message.blocks[entry.message.reminder :]:
-            match block:
-                case Text():
-                    words = block.text
-                case Thinking():
-                    words = f"(thinking) {block.text}"
-                case ToolCall():
-                    words = f"→ {block.name} {dump(block.arguments)}"
-                case ToolResult():
-                    words = f"← {block.status}: {block.text}"
-                case Image():
-                    words = f"[{block.media_type}]"
-            sys.stdout.write(visible(words).rstrip("\n") + "\n")
-        sys.stdout.write("\n")
+        _show_entry(entry, "──")
     for partial in broken:
         _show_partial(partial)
+
+
+def _show_page(place: Place, pointer: str, context: int, json: bool) -> None:
+    from letta_code.core.codec import dump
+    from letta_code.recall.paging import page
+
+    read = page(place.conversations(), pointer, context, context, own(place))
+    if json:
+        as_json({"conversation": read.conversation, "place": read.place, "messages": dump(read.entries)})
+        return
+    for index, entry in enumerate(read.entries):
+        _show_entry(entry, "─►" if index == read.place else "──")
+
+
+def _show_entry(entry: Entry, mark: str) -> None:
+    from letta_code.core.codec import dump
+    from letta_code.core.messages import Image, Text, Thinking, ToolCall, ToolResult
+
+    sys.stdout.write(f"{mark} {entry.message.role}  turn {entry.turn}  {local_time(entry.at)}\n")
+    for block in entry.message.blocks[entry.message.reminder :]:
+        match block:
+            case Text():
+                words = block.text
+            case Thinking():
+                words = f"(thinking) {block.text}"
+            case ToolCall():
+                words = f"→ {block.name} {dump(block.arguments)}"
+            case ToolResult():
+                words = f"← {block.status}: {block.text}"
+            case Image():
+                words = f"[{block.media_type}]"
+        sys.stdout.write(visible(words).rstrip("\n") + "\n")
+    sys.stdout.write("\n")
 
 
 def _show_partial(partial: Partial) -> None:
@@ -151,7 +181,7 @@ def fork(
     """Copy a conversation, up to its last finished step; also one that is open elsewhere. Prints the id
     of the copy."""
     place: Place = ctx.obj
-    found = place.conversations().find(conversation)
+    found = place.conversations().find(conversation, own(place))
     made = place.conversations().fork(found.key, found.id, place.project)
     made.close()
     for note in made.recovered:
@@ -173,7 +203,7 @@ def delete(
 ) -> None:
     """Delete a conversation. Memory keeps what was learned in it."""
     place: Place = ctx.obj
-    found = place.conversations().find(conversation)
+    found = place.conversations().find(conversation, own(place))
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"this deletes {found.id} ({found.title})", "add --yes to do it")

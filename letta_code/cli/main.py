@@ -19,6 +19,7 @@ from letta_code.cli.doctor import doctor_command
 from letta_code.cli.models import models_command
 from letta_code.cli.options import OutputFormat, PermissionMode, RunOptions
 from letta_code.cli.place import Place, complete_agents, complete_conversations
+from letta_code.cli.recall import index_app
 from letta_code.cli.stats import stats_command
 from letta_code.cli.trust import trust_command
 from letta_code.cli.undo import undo_command
@@ -76,6 +77,7 @@ app = typer.Typer(
 app.add_typer(agents.app, name="agents")
 app.add_typer(conversations.app, name="conversations")
 app.add_typer(memory.app, name="memory")
+app.add_typer(index_app, name="index")
 app.add_typer(archive.app, name="archive")
 app.command("context")(context_command)
 app.command("stats")(stats_command)
