@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from letta_code.archive.passages import Wanted
+from letta_code.archive.store import SqliteArchive
+from letta_code.core.ids import DEFAULT_ORG, AgentKey
 from tests.cli.harness import Here, Letta
 from tests.model_server import Embeddings, ModelServer, call, turn
 
@@ -18,8 +21,7 @@ SECRET = "the key is sk-ant-api03-aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY"
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
     (tmp_path / "project").mkdir()
     made = Here(Letta(tmp_path / "home", tmp_path / "project"), monkeypatch, capfd)
-    for name in ("ann", "bob"):
-        assert made("agents", "create", "--name", name).code == 0
+    assert made("agents", "create", "--name", "ann").code == 0
     return made
 
 
@@ -34,6 +36,8 @@ def ids(here: Here, *words: str) -> list[str]:
 
 
 def test_a_person_keeps_looks_at_and_deletes_passages(here: Here) -> None:
+    here("agents", "create", "--name", "bob")
+    key = AgentKey(DEFAULT_ORG, here("agents", "show", "ann", "--json").json["id"])
     made = here("archive", "insert", "-a", "ann", "The automobile\nis red.", "-t", "Cars", "-t", "red")
     (name,) = ids(here, "-a", "ann")
     assert made.out == f"{name}\n"
@@ -47,7 +51,6 @@ def test_a_person_keeps_looks_at_and_deletes_passages(here: Here) -> None:
     assert "tags: cars, red, colour\n\nThe automobile\nis red.\n" in shown.out
     assert here("archive", "show", "-a", "bob", name).code == 1
     assert here("archive", "list", "-a", "ann", "--since", "2001-01-01", "--until", "2002-01-01").out == ""
-    assert here("archive", "list", "-a", "ann", "--since", "then").code == 1
     assert here("archive", "insert", "-a", "ann", SECRET).code == 1
     assert here("archive", "insert", "-a", "ann", SECRET, "--allow-secret").code == 0
     asked = here("archive", "delete", "-a", "ann", name)
@@ -55,14 +58,15 @@ def test_a_person_keeps_looks_at_and_deletes_passages(here: Here) -> None:
     assert here("archive", "delete", "-a", "bob", "-y", name).code == 1
     assert here("archive", "delete", "-a", "ann", "-y", name).code == 0
     assert name not in ids(here, "-a", "ann")
-    assert "1 passages in the archive" in here("doctor").out
     left = here("agents", "delete", "ann")
     assert "its archive (1 passages)" in left.err
     assert here("agents", "delete", "ann", "-y").code == 0
-    assert "passages in the archive" not in here("doctor").out
+    assert (here.letta.home / "data" / "archive.db").exists()
+    assert SqliteArchive(here.letta.home / "data" / "archive.db").newest(key, Wanted()) == []
 
 
 def test_passages_travel_as_lines_of_json(here: Here, tmp_path: Path) -> None:
+    here("agents", "create", "--name", "bob")
     for text in ("one", "two"):
         here("archive", "insert", "-a", "ann", text, "-t", "x")
     file = tmp_path / "out.jsonl"
@@ -87,12 +91,13 @@ def test_meaning_is_searched_where_a_model_is_set(here: Here, server: ModelServe
     here("archive", "insert", "-a", "ann", "The automobile is red.")
     for key, value in (("archive.embedding", "mine/small"), ("providers.mine.base_url", server.url)):
         assert here("config", "set", key, value).code == 0
-    assert "1 without a vector (letta archive reindex)" in here("doctor").out
+    told = here("doctor").out
+    assert f"archive: searched by words and by mine/small at {server.url}/v1" in told
+    assert "ann: 1 passages in the archive, 1 without a vector (letta archive reindex)" in told
     assert "1 passages got a vector of mine/small at" in here("archive", "reindex", "-a", "ann").err
     found = here("archive", "search", "-a", "ann", "car")
     assert "The automobile" in found.out
     assert found.err == ""
-    assert f"archive: searched by words and by mine/small at {server.url}/v1" in here("doctor").out
     assert here("config", "set", "archive.embedding", "small").code == 2
     assert (
         here("config", "set", "archive.embedding", "mine/small", env={"LETTA_AGENT_ID": "agent-1"}).code == 2
@@ -119,6 +124,7 @@ def test_an_agents_shell_has_its_own_passages_to_read(here: Here) -> None:
     (name,) = ids(here, "-a", "ann")
     ann = {"LETTA_AGENT_ID": here("agents", "show", "ann", "--json").json["id"]}
     assert [item["id"] for item in here("archive", "list", "--json", env=ann).json] == [name]
+    here("agents", "create", "--name", "bob")
     for words in (("list", "-a", "bob"), ("insert", "x"), ("import", "x.jsonl")):
         assert here("archive", *words, env=ann).code == 2, words
 
@@ -128,7 +134,6 @@ def test_a_damaged_file_is_one_line_and_the_conversation_goes_on(here: Here) -> 
     shown = here("archive", "list", "-a", "ann")
     assert shown.code == 1
     assert "is damaged" in shown.err
-    assert "is damaged" in here("doctor").out
     with ModelServer([turn("Hello.")]) as server:
         done = here("-p", "-a", "ann", "-m", "vllm/scripted", "hi", env={"VLLM_BASE_URL": server.url})
     assert (done.code, done.out) == (0, "Hello.\n")
