@@ -53,13 +53,13 @@ def read(bench: Bench, session: Session) -> History:
 
 async def test_c20_a_request_that_would_not_fit_is_compacted_before_it_is_sent(bench: Bench) -> None:
     model = Windowed()
-    session = await filled(bench, model, 12)
+    session = await filled(bench, model, 9, 110)
     assert model.refused == 0
     history = session.conversation.history
     assert history.compactions
     assert {item.trigger for item in history.compactions} <= {"preflight", "threshold"}
     assert {item.mode for item in history.compactions} == {"sliding_window"}
-    assert len(history.entries) == 24  # nothing left the transcript
+    assert len(history.entries) == 18  # nothing left the transcript
     first, *kept = seen(session)
     assert (first.role, first.origin, first.reminder) == ("user", "harness", 1)
     assert SUMMARY in first.text
@@ -132,15 +132,15 @@ async def test_a_summariser_that_is_no_use_costs_a_few_requests_and_the_turn_goe
     bench: Bench, how: str
 ) -> None:
     model = Windowed(summaries=[BROKEN[how]] * 50)
-    session = await filled(bench, model, 14)
+    session = await filled(bench, model, 8, 110)
     made = session.conversation.history.compactions
     assert {item.mode for item in made} == {"cut"}
     assert model.refused == 0
     assert len(model.asked) <= 8 * len(made)
     first, *rest = seen(session)
     assert "No summary could be made of" in first.text
-    assert "Question 3, which is not special." in first.text
-    assert rest[-1].text.startswith("Answer 13")
+    assert "Question 2, which is not special." in first.text
+    assert rest[-1].text.startswith("Answer 7")
     assert_valid(seen(session))
     await session.close()
 
@@ -159,7 +159,7 @@ async def test_when_no_server_can_be_reached_the_conversation_stays_as_it_was(be
 
 
 async def test_the_running_turn_keeps_its_words_and_its_last_step(bench: Bench) -> None:
-    steps = [says("", look(number, 35), stop="tool_use") for number in range(40)]
+    steps = [says("", look(number, 40), stop="tool_use") for number in range(32)]
     model = Windowed([*steps, says("Done.")])
     session = bench.session(model)
     events = await bench.turn(session, "Look at all of it, please.")
@@ -324,7 +324,7 @@ async def test_cut_off_at_any_point_of_the_record_it_is_the_old_conversation_or_
     whole, store = path.read_bytes(), ConversationStore(bench.paths)
     assert before != after
     assert whole.count(b"\n", start) == 1
-    for end in {start, *range(start + 1, len(whole) - 1, 60), len(whole) - 2, len(whole) - 1, len(whole)}:
+    for end in {start, *range(start + 1, len(whole) - 1, 120), len(whole) - 2, len(whole) - 1, len(whole)}:
         path.write_bytes(whole[:end])
         opened = store.open(bench.state.key, session.conversation.id)
         found = [entry.message for entry in opened.history.visible]
@@ -350,7 +350,7 @@ def test_killed_while_the_summary_is_written_it_is_the_conversation_that_it_was(
 
 async def test_d10_a_copy_and_a_resumed_conversation_see_what_the_compacted_one_sees(bench: Bench) -> None:
     model = Windowed()
-    session = await filled(bench, model, 12)
+    session = await filled(bench, model, 7, 110)
     key, store = bench.state.key, ConversationStore(bench.paths)
     before = seen(session)
     await session.close()

@@ -14,7 +14,7 @@ async def test_shown_1_a_conversation_longer_than_its_window_never_sends_too_muc
     tmp_path: Path,
 ) -> None:
     with ModelServer([], window=14_000, reported_window=14_000) as server:
-        long = LongSession(Sessions(fresh(tmp_path)), server, turns=16, recalled=15, a_session=8)
+        long = LongSession(Sessions(fresh(tmp_path)), server, turns=12, recalled=11, a_session=6)
         await long.run()
     assert {event.mode for event in long.compactions} >= {"sliding_window"}
     assert long.found is True
