@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scripts.bench_memory import memory_costs
+from scripts.bench_prefix import prefix_reuse
 from scripts.bench_process import LETTA, Cost, instant_model, print_costs, process_cost
 from tests.model_server import ModelServer
 
@@ -69,6 +70,7 @@ PARTS: Mapping[str, Callable[[Path, int, Cost], None]] = {
     "start": start_up,
     "turn": turn_costs,
     "memory": memory_costs,
+    "prefix": prefix_reuse,
 }
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def _claude(
 
 
 def _gpt(price: Price | None) -> _Known:
-    return _Known(1_050_000, 128_000, price)
+    return _Known(1_050_000, 128_000, price, system_messages=True)
 
 
 _OPUS_4 = Price(5, 25, 0.5, 6.25)
@@ -102,7 +102,8 @@ def model_info(provider: str, name: str, dialect: Dialect | None = None) -> Mode
             dialect=dialect,
             window=known.window,
             max_output=known.max_output,
-            system_messages=known.system_messages and dialect == "anthropic",
+            # The Responses API takes developer messages anywhere; of Chat Completions only some servers do.
+            system_messages=known.system_messages and dialect != "openai-chat",
             thinking=known.thinking,
             price=known.price,
         )

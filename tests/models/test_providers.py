@@ -224,3 +224,5 @@ def test_the_catalog_states_what_it_does_not_know() -> None:
     }
     assert "anthropic/claude-opus-4-8" in takes
     assert "anthropic/claude-opus-4-7" not in takes
+    assert "openai/gpt-6.2-sol" in takes
+    assert not model_info("openai", "gpt-6.2-sol", "openai-chat").system_messages
