@@ -17,8 +17,11 @@ from letta_code.core.text import one_line
 from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from letta_code.conversations.history import Entry
     from letta_code.core.ids import AgentKey
+    from letta_code.paths import Paths
     from letta_code.recall.recall import Recall
     from letta_code.recall.search import Found, Hit, Wanted
     from letta_code.recall.words import Role
@@ -123,12 +126,34 @@ def _recall(place: Place) -> Iterator[Recall]:
             sys.stderr.write("\r\x1b[K")
 
 
+def chat_lines(paths: Paths, key: AgentKey, query: str) -> list[Text]:
+    """What `/search` shows of an agent's messages."""
+    from rich.text import Text
+
+    from letta_code.core.query import parse
+    from letta_code.recall.paging import shortened
+    from letta_code.recall.recall import Recall
+    from letta_code.recall.search import Wanted
+
+    notes: list[str] = []
+    found = Recall(paths, notes.append).search(Wanted(parse(query), agent=key))
+    lines = [Text(note, "dim") for note in notes]
+    for hit in found.hits:
+        facts = f"{local_time(hit.entry.at)}  {hit.entry.message.role}  {label(shortened(hit.pointer))}"
+        shown = Text("  … " if hit.snippet.cut_before else "  ")
+        for number, piece in enumerate(hit.snippet.pieces):
+            shown.append(label(piece), "yellow" if number % 2 else "")
+        lines += [Text(facts, "dim"), shown.append(" …" if hit.snippet.cut_after else "")]
+    end = "; letta conversations show POINTER reads on" if found.hits else ""
+    return [*lines, Text(f"{summary(found)}{end}", "dim")]
+
+
 def summary(found: Found) -> str:
     """How much was found, on one line."""
     whole = sum(hit.whole for hit in found.hits)
     if not found.hits:
         return "nothing found"
-    if not whole:
+    if found.total == 0:
         return f"no message has all of that; {len(found.hits)} have some of it"
     some = f", and {len(found.hits) - whole} that have some of it" if whole < len(found.hits) else ""
     return f"{whole} of {found.total:,}{' or more' if found.more else ''} messages{some}"

@@ -154,6 +154,12 @@ class Workbench:
         """Take back what the session's last turns changed in files, or say what that would do."""
         return undo_in(self._place, session, wish)
 
+    async def search(self, session: SessionView, query: str) -> Sequence[RenderableType]:
+        """Messages of the session's agent that fit."""
+        from letta_code.cli.recall import chat_lines
+
+        return await asyncio.to_thread(chat_lines, self._place.paths, session.agent.key, query)
+
     def memory_log(self) -> Sequence[str]:
         """The latest memory commits, one line each, newest first."""
         from letta_code.memory.git.log import log

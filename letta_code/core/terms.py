@@ -63,7 +63,12 @@ class Term:
 
 def indexed(text: str) -> str:
     """What is put into the index for `text`: its terms in order, for SQLite's tokenizer."""
-    body = _LONG.sub(r"\1", text) if text.isascii() else " ".join(_texts(_folded(text)))
+    if not text.isascii():
+        body = " ".join(_texts(_folded(text)))
+    elif max(map(len, text.split()), default=0) > LONGEST:
+        body = _LONG.sub(r"\1", text)
+    else:
+        body = text
     body = body.replace("\0", " ")  # SQLite's text would end there
     if _HUMP.search(text) is None:
         return body

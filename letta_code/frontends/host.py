@@ -202,6 +202,10 @@ class Host(Protocol):
         """Take back what the session's last turns changed in files, or say what that would do."""
         ...
 
+    async def search(self, session: Session, query: str) -> Sequence[RenderableType]:
+        """Messages of the session's agent that fit, the best first, for people."""
+        ...
+
     def memory_log(self) -> Sequence[str]:
         """The latest memory commits, one line each, newest first."""
         ...

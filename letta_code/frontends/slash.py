@@ -21,6 +21,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("/compact", "[INSTRUCTIONS]  summarise the conversation so far, to make room"),
     ("/undo", "[N]  give files back what they held before the last turns; --redo takes that back"),
     ("/permissions", "[MODE]  what may run unasked, and why; or change the mode (also Shift+Tab)"),
+    ("/search", "QUERY  find messages in this agent's conversations"),
     ("/memory", "the latest commits of the agent's memory"),
     ("/context", "what fills the model's window"),
     ("/cost", "tokens, cache hits and cost of this conversation"),
@@ -59,6 +60,7 @@ class Slash:
             "/compact": self._compact,
             "/undo": self._undo,
             "/permissions": self._permissions,
+            "/search": self._search,
             "/memory": self._memory,
             "/context": self._context,
             "/cost": self._cost,
@@ -141,6 +143,11 @@ class Slash:
             self.say(f"  {rule.decision:<5}  {one_line(rule.text, 200)}{origin}")
         others = [mode for mode in session.policy.modes if mode != session.policy.mode]
         self.say(f"/permissions MODE changes the mode: {', '.join(others)}; also Shift+Tab", "dim")
+        return session
+
+    async def _search(self, argument: str, session: Session) -> Session:
+        for line in await self.host.search(session, argument):
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         return session
 
     async def _memory(self, argument: str, session: Session) -> Session:

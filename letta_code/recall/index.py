@@ -250,7 +250,9 @@ def _add(batch: _Batch, number: int, following: int, piece: Messages) -> int:
         batch.messages.append(_row(id, entry, piece, part, role))
         texts = findable(entry.message, tools)
         if texts:
-            batch.words.append((id, *(indexed(texts.get(column, "")) for column in COLUMNS)))
+            batch.words.append(
+                (id, *(indexed(texts[column]) if column in texts else "" for column in COLUMNS))
+            )
         batch.count += 1
     return following
 

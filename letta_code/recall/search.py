@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from letta_code.conversations.history import Entry
 from letta_code.core.ids import AgentKey
@@ -15,12 +15,12 @@ from letta_code.recall.reading import entries_at
 from letta_code.recall.snippet import Snippet, snippets
 from letta_code.recall.words import COLUMNS, ROLES, Role, readable
 
-_RANKED = 3_000
+_RANKED = 1_500
 """Of more matches than this only the last ones are ranked: all have the words, and ranking takes time."""
 _COUNTED = 5_000
 _SOME = 20_000  # matches that are ranked where only some of the words are found
 _WEIGHTS = "1.0, 1.0, 0.5, 0.5"  # what was said counts more than what tools were given and gave
-_CLASSES = 20
+_CLASSES = 20  # that scores fall into; in one of them time decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,7 @@ class Found:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
+class _Match(NamedTuple):
     id: int
     key: int
     at: int
@@ -108,10 +107,11 @@ def _ranked(matches: list[_Match]) -> list[_Match]:
         other = first.get(match.key)
         if other is None or match.id < other.id:
             first[match.key] = match
-    best = min((match.score for match in first.values()), default=0.0) or -1.0
+    best = min((match.score for match in first.values()), default=0.0)
+    scale = _CLASSES / (best or -1.0)
     return sorted(
         first.values(),
-        key=lambda match: (round(_CLASSES * match.score / best), match.at, match.id),
+        key=lambda match: (round(match.score * scale), match.at, match.id),
         reverse=True,
     )
 
@@ -206,11 +206,7 @@ def _some(database: Database, wanted: Wanted, known: set[int]) -> list[_Match]:
     if not chosen:
         return []
     found = _matches(database, wanted, " OR ".join(chosen), wanted.limit * 4, best=True)
-    return [
-        _Match(match.id, match.key, match.at, match.score, whole=False)
-        for match in _ranked(found)
-        if match.key not in known
-    ]
+    return [match._replace(whole=False) for match in _ranked(found) if match.key not in known]
 
 
 def _hits(database: Database, paths: Paths, wanted: Wanted, matches: list[_Match]) -> tuple[Hit, ...]:

@@ -300,6 +300,9 @@ class Host:
     def undo(self, session: object, wish: Wish) -> Rewound:
         return Rewound(Outcome((), (), dry=wish.dry))
 
+    async def search(self, session: object, query: str) -> list[str]:
+        return [f"2026-01-01 00:00  user  conv-1:message-1 {query}"]
+
     def memory_log(self) -> Sequence[str]:
         return ["aaaaaaaaaa  2026-01-01 00:00  first"]
 

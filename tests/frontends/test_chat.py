@@ -138,6 +138,7 @@ def test_slash_commands(open_chat: Callable[..., Terminal], tmp_path: Path) -> N
         ("/memory", "aaaaaaaaaa"),
         ("/context", "system 2,000 tokens"),
         ("/cost", "2 requests  $0.0120"),
+        ("/search lost words", "conv-1:message-1 lost words"),
         ("/compact", "12 messages summarised, 9,000 → 900 tokens"),
         ("/compact mind the gap", "Summary: mind the gap"),
         ("/compact nothing", "there is nothing to compact yet"),
