@@ -231,15 +231,16 @@ def kept(message: Message) -> Message | None:
     return replace(message, role="assistant", blocks=tuple(blocks), origin="agent", reminder=0)
 
 
-def _no_answer(completed: Completed) -> NoAnswer:
+def _no_answer(completed: Completed) -> NoAnswer | ModelError:
     if completed.stop == "max_tokens":
         return NoAnswer(
             "the model reached its output limit before it said anything", "ask for less at once, or go on"
         )
     if completed.stop == "context_full":
-        return NoAnswer(
+        return ModelError(
             "the model's context window was full before it said anything",
-            "start a new conversation (letta --new, in a chat /new), or use a model with a larger window",
+            "context_overflow",
+            hint="start a new conversation (letta --new), or use a model with a larger window",
         )
     return NoAnswer(_EMPTY, "say it another way, or choose another model")
 

@@ -121,6 +121,7 @@ async def test_c19_one_result_larger_than_the_window_is_shortened_and_can_be_loo
 BROKEN: dict[str, Completed | Exception] = {
     "fails": ModelError("the server is on fire", "invalid_request"),
     "says nothing": says(" "),
+    "refuses": says("I cannot help with that.", stop="refusal"),
     "calls a tool": says("", look(1, 1), stop="tool_use"),
     "says more than it got": says(LONG * 3_000),
     "is too long for the window": ModelError("prompt is too long", "context_overflow"),
@@ -193,6 +194,31 @@ async def test_words_that_are_larger_than_the_window_are_refused_with_one_line(b
     assert len(session.conversation.messages) == 6  # the words were not added
     model.steps.append(says("Short and fine."))
     assert done(await bench.turn(session, "And now?")).error is None
+    await session.close()
+
+
+async def test_a_window_with_hardly_any_room_and_one_with_none_do_not_loop(bench: Bench) -> None:
+    model = Windowed(window=1_300)
+    session = await filled(bench, model, 12, 12)
+    assert model.refused == 0
+    assert session.conversation.history.compactions
+    assert len(model.asked) <= 12
+    model.window = 300
+    events = await bench.turn(session, "And now?")
+    error = done(events).error
+    assert error is not None
+    assert error.kind == "context_window_overflow_in_system_prompt"
+    assert (len(model.requests), model.refused, compactions(events)) == (12, 0, [])
+    await session.close()
+
+
+async def test_an_answer_that_had_no_room_is_asked_for_again_after_a_compaction(bench: Bench) -> None:
+    model = Windowed()
+    session = await filled(bench, model, 6)
+    model.steps = [says("", stop="context_full"), says("Room at last.")]
+    events = await bench.turn(session, "And?")
+    assert done(events).text == "Room at last."
+    assert [item.trigger for item in compactions(events)] == ["overflow"]
     await session.close()
 
 

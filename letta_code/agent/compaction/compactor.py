@@ -61,6 +61,7 @@ class Compactor:
         self._asking = asking
         self._emit = emit
         self._answered = self._in_a_row = self._requests = 0
+        self._waits = False  # no summary could be had, and nothing has to go yet
 
     def answered(self) -> None:
         """A request was answered: what follows is not the same trouble again."""
@@ -120,6 +121,7 @@ class Compactor:
             LettaError: no summary could be had, or it cannot be recorded.
         """
         session, history = self._session, self._session.conversation.history
+        session.counter.use(self._asking.model.info)
         system_messages = self._asking.model.info.system_messages
         prepared = session.prompts.prepare(history.last_prompt, system_messages, compacted=history.compacted)
         request = request_of(session, prepared)
@@ -130,7 +132,7 @@ class Compactor:
             return "preflight"
         steps = self._session.conversation.history.steps_since_compaction
         threshold = self._session.compaction.threshold * info.window
-        return "threshold" if steps and steps[-1].usage.context > threshold else None
+        return "threshold" if steps and steps[-1].usage.context > threshold and not self._waits else None
 
     # One compaction -------------------------------------------------------------------------------
 
@@ -139,8 +141,14 @@ class Compactor:
     ) -> Compacted | None:
         """Compact a conversation whose next request takes `size` tokens; None when that cannot be done."""
         task = self._task(trigger, request, size)
+        found = plans(task)
+        if not found and trigger != "threshold":  # below the threshold or not: it has to fit
+            window = self._asking.model.info.window
+            limit = window - answer_room(self._asking.model.info)
+            task = replace(task, room=replace(task.room, limit=limit))
+            found = plans(task)
         usage, cost = self._asking.usage, self._asking.cost
-        made = await self._made(task, trigger, plans(task), instructions)
+        made = await self._made(task, trigger, found, instructions)
         if made is None:
             return None
         try:
@@ -207,14 +215,14 @@ class Compactor:
                     break
                 if not told:
                     told = True
-                    self._emit(Notice("info", f"the conversation is being summarised ({trigger})"))
+                    self._emit(Notice("info", "the conversation is being summarised"))
                 try:
                     words = await self._summary(task, plan, model, instructions)
                     return _Made(plan, words, model.info.handle)
                 except Unusable as problem:
                     reason = str(problem)
                 except ModelError as error:
-                    if error.kind in _OUT_OF_REACH and model is self._asking.model:
+                    if model is self._asking.model and self._ends_it(error):
                         raise
                     reason = error.message
         if not found:
@@ -223,10 +231,16 @@ class Compactor:
             raise LettaError(f"no summary could be had: {reason}", "try again, or choose another model")
         self._emit(Notice("warning", f"no summary could be had: {one_line(reason, 200)}"))
         if trigger == "threshold":
-            return None  # everything still fits
+            self._waits = True
+            return None
         plan = replace(found[0], mode="cut")
         words = summarising.mechanical(_going(task, plan), one_line(reason, 200), task.room.summary, _tokens)
         return _Made(plan, words)
+
+    def _ends_it(self, error: ModelError) -> bool:
+        """Whether `error` would meet the conversation's own request as well, or the fallback may help."""
+        spare = self._session.fallback is not None and not self._asking.instead_of
+        return error.kind in _OUT_OF_REACH or (error.retryable and spare)
 
     async def _summarisers(self) -> list[Model]:
         """Who may write the summary, in order."""

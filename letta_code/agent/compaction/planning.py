@@ -124,14 +124,8 @@ def _plan(task: Task, mode: CompactionMode, cut: int, texts: Shortened) -> Plan 
 
 
 def starts(items: Sequence[Item]) -> list[int]:
-    """Where a cut may be made: before the person's words, and before a step, whose memory update comes
-    first."""
-    roles = [item.entry.message.role for item in items]
-    return [
-        index
-        for index, role in enumerate(roles)
-        if role in ("user", "system") or (role == "assistant" and (not index or roles[index - 1] != "system"))
-    ]
+    """Where a cut may be made: before the person's words, and before a step."""
+    return [index for index, item in enumerate(items) if item.entry.message.role in ("user", "assistant")]
 
 
 def _tail(items: Sequence[Item], running: int) -> int:

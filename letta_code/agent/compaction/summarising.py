@@ -76,6 +76,8 @@ def summary_in(completed: Completed) -> str:
     Raises:
         Unusable: there is none.
     """
+    if completed.stop == "refusal":
+        raise Unusable("the model refused to write a summary")
     if completed.message.tool_calls:
         raise Unusable("the model called a tool instead of writing a summary")
     text = well_formed(completed.message.text).strip()
