@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from letta_code.archive.passages import ArchiveError, Counts, Passage, Stored, Wanted
 from letta_code.archive.store import ArchiveStore
 from letta_code.core.ids import AgentKey
+from letta_code.core.text import well_formed
 from letta_code.errors import ModelError
 from letta_code.memory.secrets import found
 from letta_code.models.embeddings import Embedder
@@ -68,6 +69,7 @@ class Archive:
 
     async def search(self, query: str, wanted: Wanted, top_k: int) -> Found:
         """The `top_k` passages that fit `query` best; the newest ones where it is empty."""
+        query = well_formed(query)
         if not query.strip():
             newest = await asyncio.to_thread(self.store.newest, self.key, wanted, top_k)
             return Found(tuple(newest))

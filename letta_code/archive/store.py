@@ -6,7 +6,6 @@ Everything is asked for one agent; no answer ever holds another agent's passages
 
 from __future__ import annotations
 
-import math
 import operator
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -288,4 +287,4 @@ def _learn_distances(database: Database) -> None:
 
 def _distance(one: bytes, other: bytes) -> float:
     """The cosine distance of two vectors of unit length."""
-    return 1.0 - math.fsum(map(operator.mul, array("f", one), array("f", other)))
+    return 1.0 - float(sum(map(operator.mul, array("f", one), array("f", other))))

@@ -195,6 +195,8 @@ def export(
     from letta_code.archive.transfer import lines
     from letta_code.storage import write_atomically
 
+    if target is not None and target.exists():
+        raise UsageError(f"{target} exists", "name another file, or move it away")
     archive = _opened(ctx, agent)
     passages = archive.store.newest(archive.key, Wanted())[::-1]
     text = "".join(lines(passages))

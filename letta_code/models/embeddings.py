@@ -102,7 +102,7 @@ class EndpointEmbedder:
 
     async def query(self, text: str) -> bytes:
         """The vector of a question."""
-        return (await self._ask([text]))[0]
+        return (await self.passages([text]))[0]
 
     async def _ask(self, texts: Sequence[str]) -> list[bytes]:
         from letta_code.models.openai_common import connect

@@ -72,6 +72,7 @@ def test_passages_travel_as_lines_of_json(here: Here, tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     assert here("archive", "export", "-a", "ann", str(file)).err == "2 passages\n"
     assert here("archive", "export", "-a", "ann").out == file.read_text()
+    assert here("archive", "export", "-a", "bob", str(file)).code == 2
     assert "2 new, 0 were there" in here("archive", "import", "-a", "bob", str(file)).err
     assert "0 new, 2 were there" in here("archive", "import", "-a", "bob", str(file)).err
     copied = here("archive", "list", "-a", "bob", "--json").json

@@ -152,6 +152,10 @@ async def test_a_text_that_is_too_long_for_the_model_is_embedded_by_its_beginnin
     assert [len(text) for text in server.embeddings.texts] == [10, 1_000, 5]
     assert mine.embedder is not None
     assert mine.store.without_vector(KEY, mine.embedder.name) == []
+    assert await found(mine, "\ud800 car " + "?" * 5_000) == (
+        ["the automobile " + "is here " * 399 + "is here"],
+        "",
+    )
 
 
 def test_embeddings_are_what_is_set_and_nothing_else(tmp_path: Path) -> None:
