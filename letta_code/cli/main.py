@@ -325,7 +325,8 @@ def invoke(words: Sequence[str]) -> int:
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
     takes_value |= dict.fromkeys(_HELP["help_option_names"], False)
-    known = [part.name for part in (*app.registered_groups, *app.registered_commands)]
+    groups, commands = app.registered_groups, app.registered_commands
+    known = [*(group.name for group in groups), *(single.name for single in commands)]
     arranged = arrange(words, takes_value, [name for name in known if name is not None])
     result = command.main(
         list(arranged.arguments),
