@@ -15,6 +15,7 @@ from letta_code.cli.show import as_json, label, local_time, table, visible
 from letta_code.errors import UsageError
 
 if TYPE_CHECKING:
+    from letta_code.conversations.compaction import Compaction
     from letta_code.conversations.history import Entry, Partial
 
 app = typer.Typer(
@@ -111,18 +112,33 @@ def show(
                 "messages": dump(history.entries),
                 "steps": dump(history.steps),
                 "unfinished": dump(history.partials),
+                "compactions": dump(history.compactions),
             }
         )
         return
     if origin := origin_of(history.header):
         sys.stdout.write(f"── a copy of {label(origin)}\n\n")
-    broken = list(history.partials)
+    broken, compacted = list(history.partials), list(history.compactions)
     for index, entry in enumerate(history.entries):
+        while compacted and compacted[0].at < entry.at:
+            _show_compaction(compacted.pop(0))
         while broken and broken[0].before <= index:
             _show_partial(broken.pop(0))
         _show_entry(entry, "──")
     for partial in broken:
         _show_partial(partial)
+    for compaction in compacted:
+        _show_compaction(compaction)
+
+
+def _show_compaction(compaction: Compaction) -> None:
+    """What requests carry from there on in the place of messages above."""
+    sizes = f"{compaction.before:,} → {compaction.after:,} tokens"
+    how = f"{compaction.mode}, {compaction.trigger}, {sizes}"
+    sys.stdout.write(f"── compacted ({how})  turn {compaction.turn}  {local_time(compaction.at)}\n")
+    if compaction.summary is not None:
+        sys.stdout.write(visible(compaction.summary.text) + "\n")
+    sys.stdout.write("\n")
 
 
 def _show_page(place: Place, pointer: str, context: int, json: bool) -> None:

@@ -42,6 +42,10 @@ def test_c19_a_result_that_fills_the_window_and_compaction_by_hand(letta: Letta,
         assert "Goal: count to 9." in server.requests[-1].raw.decode()
         shown = here("conversations", "show", conversation).out
         assert "number 20000" in shown
+        before, _, after = shown.partition("── compacted (sliding_window, manual, ")
+        assert "More." in before
+        assert "Goal: count to 9." in after
+        assert "Go on." in after
         assert (server.violations, server.oversized) == ([], [])
 
 
