@@ -18,6 +18,7 @@ from pathlib import Path
 from scripts.bench_memory import memory_costs
 from scripts.bench_prefix import prefix_reuse
 from scripts.bench_process import LETTA, Cost, instant_model, print_costs, process_cost
+from scripts.bench_tokens import token_errors
 from tests.model_server import ModelServer
 
 
@@ -71,6 +72,7 @@ PARTS: Mapping[str, Callable[[Path, int, Cost], None]] = {
     "turn": turn_costs,
     "memory": memory_costs,
     "prefix": prefix_reuse,
+    "tokens": token_errors,
 }
 
 if __name__ == "__main__":

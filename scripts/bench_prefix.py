@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from letta_code.agent.session import Session
 from letta_code.cli.options import RunOptions
 from letta_code.cli.place import Place
 from letta_code.cli.wiring import Workbench
@@ -22,7 +24,7 @@ from letta_code.core.tooling import ApprovalRequest, Decision
 from letta_code.paths import Paths
 from scripts.bench_process import Cost, instant_model
 from scripts.bench_texts import prose, python_code
-from tests.model_server import ModelServer, call, request_prefix, turn
+from tests.model_server import ModelServer, Request, call, request_prefix, turn
 
 TURNS = 50
 EDIT_EVERY = 5
@@ -60,7 +62,15 @@ def prefix_reuse(folder: Path, runs: int, floor: Cost) -> None:
 
 
 async def measured(folder: Path, handle: str, turns: int = TURNS, edit_every: int = EDIT_EVERY) -> Reuse:
-    """Play the session with one model's dialect."""
+    """Play the session with one model's dialect, and compare what it sent."""
+    sent = await played(folder, handle, turns, edit_every, lambda session: None)
+    return reuse([request_prefix(request.body, request.dialect) for request in sent if request.dialect])
+
+
+async def played(
+    folder: Path, handle: str, turns: int, edit_every: int, opened: Callable[[Session], None]
+) -> Sequence[Request]:
+    """The requests of the session; `opened` is told when it begins."""
     project = folder / "project"
     project.mkdir(parents=True)
     for number in range(10):
@@ -72,6 +82,7 @@ async def measured(folder: Path, handle: str, turns: int = TURNS, edit_every: in
         place = Place(paths, project, environment)
         options = RunOptions(print_mode=True, model=handle, permission_mode="bypassPermissions")
         session = await Workbench(place, options, lambda line: None).open()
+        opened(session)
         try:
             for number in range(turns):
                 async for _ in session.turn(prose(number, 300), _refuse).events():
@@ -81,10 +92,7 @@ async def measured(folder: Path, handle: str, turns: int = TURNS, edit_every: in
         server.assert_finished()
         if server.violations or len(session.memory.snapshot().blocks) < turns // edit_every:
             raise SystemExit(f"the session was not the one that is measured: {server.violations}")
-        pieces = [
-            request_prefix(request.body, request.dialect) for request in server.requests if request.dialect
-        ]
-    return reuse(pieces)
+        return server.requests
 
 
 def reuse(requests: list[list[str]]) -> Reuse:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 _WORDS = """
-the a of to in and for with that this is was it on as by from or be are file test server request answer memory
-window token count message person project branch commit change error fix build deploy function class value
-list returned because however although everything nothing sometimes together quickly careful implementation winter
-configuration responsibility documentation unfortunately asynchronous parse write read cache latency release
-review morning evening garden river mountain letter number question light
+the a of to in and for with that this is was it on as by from or be are file test server request answer
+memory window token count message person project branch commit change error fix build deploy function class
+value list returned because however although everything nothing sometimes together quickly careful
+implementation winter configuration responsibility documentation unfortunately asynchronous parse write read
+cache latency release review morning evening garden river mountain letter number question light
 """
 _NAMES = "total path user config item result index buffer handler session cursor offset limit parser"
 

@@ -189,7 +189,7 @@ class Counter:
 
     def _answer(self, last: _Answered, request: ModelRequest, shared: int) -> float:
         """What is to be added because the answer to `last` is in `request`, and what it took is known."""
-        if shared < len(last.messages) or shared >= len(request.messages):
+        if not last.output or shared < len(last.messages) or shared >= len(request.messages):
             return 0.0
         message = request.messages[shared]
         if message.role != "assistant":

@@ -1,9 +1,10 @@
 """An estimate of how many tokens a text has, for budgets and shares. The provider's usage is the truth.
 
-Measured against o200k_base on 130 files of English prose, Markdown, Python, JavaScript and JSON, one file's
-error is 3 % on average and 17 % at most (characters / 4: 6 to 25 % on average), 26 % where a file is full of
-box-drawing signs; on a few sentences of Chinese, Japanese, Korean, Russian, Arabic or German up to 15 %,
-with emoji up to 20 %. Other vocabularies differ more from o200k_base than that.
+No tokenizer runs here: one takes a second to load and 80 MB, and each model family has its own. Against
+o200k_base the estimate of 3,000 characters is wrong by 1 to 6 % on average for prose, Markdown, code, emoji and
+base64, by 7 to 15 % for JSON, minified code and logs (too high, mostly), and by about 10 % for a paragraph of
+Chinese, Japanese, Korean or Russian; for these, vocabularies as old as cl100k_base take up to twice as many.
+`scripts/bench tokens` measures it (docs/context.md). What corrects it is in `agent.counting`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ _DIGITS = re.compile(r"[0-9]{1,3}")
 _SIGNS = re.compile(r"[!-/:-@\[-`{-~]+")
 _SPACE = re.compile(r"\n\s*|[ \t]{2,}")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
+_RUN = re.compile(r"[A-Za-z0-9+/_-]{40,}")
+_SWITCH = re.compile(r"[a-z][A-Z0-9]|[A-Z][a-z0-9]|[0-9][A-Za-z]")
 _CLASSES = (
     (re.compile(r"[\u3040-\u30ff]"), 0.62),  # kana
     (re.compile(r"[\uac00-\ud7a3\u1100-\u11ff]"), 0.66),  # hangul; the spaces are counted elsewhere
@@ -34,6 +37,7 @@ _PER_WORD, _PER_LONG = 0.949, 0.089
 _PER_DIGITS = 1.609
 _PER_SIGNS, _PER_SIGN = 0.697, 0.176
 _PER_SPACE = 1.476
+_PER_ENCODED = 0.69
 _COMMON = 6  # letters of a word that cost nothing beyond the word
 
 
@@ -41,6 +45,7 @@ def estimated_tokens(text: str) -> int:
     """About how many tokens a model counts for `text`. Never fails; 0 only for an empty text."""
     if not text:
         return 0
+    text, encoded = _without_encoded(text)
     words = _WORD.findall(text)
     signs = _SIGNS.findall(text)
     tokens = (
@@ -50,10 +55,25 @@ def estimated_tokens(text: str) -> int:
         + (_PER_SIGNS - _PER_SIGN) * len(signs)
         + _PER_SIGN * sum(map(len, signs))
         + _PER_SPACE * len(_SPACE.findall(text))
+        + _PER_ENCODED * encoded
     )
     if not text.isascii():
         tokens += _foreign("".join(_FOREIGN.findall(text)))
     return max(1, round(tokens))
+
+
+def _without_encoded(text: str) -> tuple[str, int]:
+    """`text` without its runs of base64 and the like, and how many characters these have."""
+    gone = 0
+
+    def taken(run: re.Match[str]) -> str:
+        nonlocal gone
+        if len(_SWITCH.findall(run[0])) * 4 < len(run[0]):
+            return run[0]  # a path, a long name
+        gone += len(run[0])
+        return ""
+
+    return _RUN.sub(taken, text), gone
 
 
 def _foreign(text: str) -> float:

@@ -49,6 +49,8 @@ def test_the_last_usage_anchors_what_is_shared_and_only_the_rest_is_estimated() 
     more = request(*first.messages, answer("Yes. " * 40), user("go on"))
     # The answer is counted as what it took; what is new as the estimate.
     assert 340 + 50 < counts.request(more) < 340 + 50 + 20
+    counts.learn(first, Usage(340, 0))  # a server that does not say what its answers take
+    assert 340 + 40 < counts.request(more) < 340 + 140
 
 
 def test_the_ratio_follows_the_texts_that_were_new_and_stays_within_bounds() -> None:
