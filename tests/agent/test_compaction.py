@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from letta_code.agent.compaction.settings import CompactionSettings
-from letta_code.agent.session import Session
+from letta_code.agent.session import Fallback, Session
 from letta_code.agent.state import AgentStore
 from letta_code.conversations.history import History
 from letta_code.conversations.store import ConversationStore
@@ -72,6 +72,53 @@ async def test_c20_a_request_that_would_not_fit_is_compacted_before_it_is_sent(b
     for before, after in zip(model.requests, model.requests[1:], strict=False):
         if after.messages[0] == before.messages[0]:
             assert after.messages[: len(before.messages)] == before.messages
+    await session.close()
+
+
+async def test_an_answer_that_crossed_the_threshold_is_followed_by_a_compaction_before_the_next_request(
+    bench: Bench,
+) -> None:
+    settings = CompactionSettings(threshold=0.4, mode="all")
+    model = Windowed()
+    session = await filled(bench, model, 4, compaction=settings)
+    assert session.conversation.history.compactions == []  # the last answer crossed it: nobody waits for that
+    model.summaries = [says("")]
+    model.steps = [says("No summary was needed.")]
+    events = await bench.turn(session, "And?")
+    assert done(events).error is None
+    assert compactions(events) == []  # everything still fits
+    assert len(model.asked) == 1
+    (warning,) = warnings(events)
+    assert "no summary could be had: the model's summary was empty" in warning
+    model.steps = [says("Now.")]
+    (made,) = compactions(await bench.turn(session, "And now?"))
+    assert (made.trigger, made.mode) == ("threshold", "all")
+    sent = model.requests[-1].messages
+    assert [message.origin for message in sent] == ["harness", "person"]
+    assert sent[-1].text == "And now?"
+    await session.close()
+
+
+async def test_a_fallback_with_a_smaller_window_gets_what_fits_into_it(bench: Bench) -> None:
+    spare = Windowed([says("I do.")], handle="test/spare")
+    model = Windowed(window=100_000)
+    session = await filled(bench, model, 14, fallback=Fallback("test/spare", lambda: spare))
+    model.steps = [ModelError("it is busy", "overloaded")] * 6
+    events = await bench.turn(session, "Who answers?")
+    assert done(events).text == "I do."
+    assert [item.trigger for item in compactions(events)] == ["preflight"]
+    assert (spare.refused, len(spare.asked), model.asked) == (0, 1, [])
+    await session.close()
+
+
+async def test_a_fallback_answers_when_the_model_cannot_write_the_summary(bench: Bench) -> None:
+    spare = Windowed([says("I do.")], handle="test/spare", window=100_000)
+    model = Windowed()
+    session = await filled(bench, model, 7, fallback=Fallback("test/spare", lambda: spare))
+    model.summaries = [ModelError("it is busy", "overloaded")] * 6
+    events = await bench.turn(session, LONG * 120)
+    assert done(events).text == "I do."
+    assert compactions(events) == []  # its window is large enough
     await session.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from letta_code.agent.counting import message_tokens, spec_tokens
 from letta_code.agent.session import Session
@@ -46,7 +47,7 @@ class Windowed:
     """A model with a window: it refuses at `factor` times what we count, and tells what we count. Requests
     without tools are those of the summariser."""
 
-    steps: list[Completed] = field(default_factory=list)
+    steps: list[Completed | Exception] = field(default_factory=list)
     summaries: list[Completed | Exception | asyncio.Event] = field(default_factory=list)
     window: int = 8_000
     factor: float = 1.0
@@ -67,19 +68,19 @@ class Windowed:
             raise ModelError(f"prompt is too long: {taken} tokens", "context_overflow", status=400)
         if request.tools:
             self.requests.append(request)
-            step = self.steps.pop(0)
+            answer = self.steps.pop(0)
         else:
             self.asked.append(request)
             said = self.summaries.pop(0) if self.summaries else says(SUMMARY)
             if isinstance(said, asyncio.Event):
                 said.set()
                 await asyncio.Event().wait()
-            if isinstance(said, Exception):
-                raise said
-            assert isinstance(said, Completed)
-            step = said
-        output = estimated_tokens(step.message.text) + 1
-        yield Completed(step.message, Usage(taken, output), step.stop)
+            assert not isinstance(said, asyncio.Event)
+            answer = said
+        if isinstance(answer, Exception):
+            raise answer
+        output = estimated_tokens(answer.message.text) + 1
+        yield Completed(answer.message, Usage(taken, output), answer.stop)
 
     async def close(self) -> None:
         pass
@@ -89,9 +90,11 @@ def look(number: int, sentences: int) -> ToolCall:
     return ToolCall(f"c{number}", "Look", {"how": str(sentences)})
 
 
-async def filled(bench: Bench, model: Windowed, turns: int = 6, sentences: int = 60) -> Session:
+async def filled(
+    bench: Bench, model: Windowed, turns: int = 6, sentences: int = 60, **options: Any
+) -> Session:
     """A session after so many turns of one short question and one long answer."""
-    session = bench.session(model)
+    session = bench.session(model, **options)
     for number in range(turns):
         model.steps.append(says(f"Answer {number}. {LONG * sentences}"))
         events = await bench.turn(session, f"Question {number}, which is not special.")
