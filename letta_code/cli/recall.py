@@ -156,7 +156,8 @@ def summary(found: Found) -> str:
     if found.total == 0:
         return f"no message has all of that; {len(found.hits)} have some of it"
     some = f", and {len(found.hits) - whole} that have some of it" if whole < len(found.hits) else ""
-    return f"{whole} of {found.total:,}{' or more' if found.more else ''} messages{some}"
+    messages = "message" if found.total == 1 else "messages"
+    return f"{whole} of {found.total:,}{' or more' if found.more else ''} {messages}{some}"
 
 
 @index_app.command()

@@ -146,7 +146,8 @@ def _told(found: Found, arguments: ConversationSearchArguments) -> str:
         return "No message has all of that; these have some of it, best first (hits in **):"
     count = f"{found.total:,}{' or more' if found.more else ''}"
     some = f", then {len(found.hits) - whole} that have some of it" if whole < len(found.hits) else ""
-    return f"{count} messages have all of that; {whole} shown, best first (hits in **){some}:"
+    messages = "message has" if found.total == 1 else "messages have"
+    return f"{count} {messages} all of that; {whole} shown, best first (hits in **){some}:"
 
 
 def _listed(found: Found) -> list[str]:

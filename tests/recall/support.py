@@ -26,11 +26,12 @@ class Memories:
     """A home with conversations, and searches in it. `notes` is what the person was told."""
 
     home: Path
+    paths: Paths
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def paths(self) -> Paths:
-        return Paths.from_environment({"LETTA_HOME": str(self.home)})
+    @classmethod
+    def at(cls, home: Path) -> Memories:
+        return cls(home, Paths.from_environment({"LETTA_HOME": str(home)}))
 
     @property
     def store(self) -> ConversationStore:

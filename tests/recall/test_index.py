@@ -17,7 +17,7 @@ from tests.recall.support import KEY, OTHER, Memories, said, turn
 
 @pytest.fixture
 def memories(tmp_path: Path) -> Memories:
-    return Memories(tmp_path)
+    return Memories.at(tmp_path)
 
 
 def index(home: Path) -> subprocess.Popen[str]:
@@ -86,8 +86,8 @@ def test_a_transcript_that_was_cut_replaced_or_touched_is_read_rightly(memories:
     assert memories.texts("heron") == ["one heron"]
     path.write_bytes(whole)
     assert memories.search("heron").total == 3
-    other = Memories(memories.home / "other").told("one egret", "two egrets", "three egrets")
-    path.write_bytes(Memories(memories.home / "other").paths.conversation(KEY, other.id).read_bytes())
+    other = Memories.at(memories.home / "other").told("one egret", "two egrets", "three egrets")
+    path.write_bytes(Memories.at(memories.home / "other").paths.conversation(KEY, other.id).read_bytes())
     assert memories.texts("heron") == []
     assert memories.search("egret").total == 3
     held = memories.recall.status()

@@ -31,7 +31,7 @@ SCRIPTS = st.sampled_from(
 @pytest.fixture(scope="module")
 def memories() -> Iterator[Memories]:
     with tempfile.TemporaryDirectory() as folder:
-        yield Memories(Path(folder))
+        yield Memories.at(Path(folder))
 
 
 @settings(max_examples=60, deadline=None)
@@ -122,7 +122,7 @@ def test_no_query_is_an_error_that_people_have_written(memories: Memories) -> No
 
 
 def test_words_as_people_ask_for_them(tmp_path: Path) -> None:
-    memories = Memories(tmp_path)
+    memories = Memories.at(tmp_path)
     texts = {
         "zh": "我们上次讨论了数据库迁移的方案，决定先备份再执行。",
         "ja": "設定ファイルをﾃﾞｰﾀﾍﾞｰｽに保存しました。",
@@ -159,7 +159,7 @@ def test_words_as_people_ask_for_them(tmp_path: Path) -> None:
 
 
 def test_what_has_some_of_the_words_comes_behind_what_has_all(tmp_path: Path) -> None:
-    memories = Memories(tmp_path)
+    memories = Memories.at(tmp_path)
     memories.told("the invoice of march", "the invoice parser fails", "why do invoices of the parser matter?")
     found = memories.search("invoice parser fails today")
     assert (found.total, [hit.whole for hit in found.hits]) == (0, [False] * 3)
@@ -169,7 +169,7 @@ def test_what_has_some_of_the_words_comes_behind_what_has_all(tmp_path: Path) ->
 
 
 def test_the_snippet_is_the_part_with_most_of_the_words(tmp_path: Path) -> None:
-    memories = Memories(tmp_path)
+    memories = Memories.at(tmp_path)
     memories.told(f"heron {'filler ' * 200}\n\n  the heron\tserver is grey {'filler ' * 200}")
     (hit,) = memories.search("heron server").hits
     shown = hit.snippet.marked("[", "]")
