@@ -217,6 +217,14 @@ def test_own_files_are_denied_to_the_shell_in_every_mode(place: Place) -> None:
             assert place.bash(written, mode, EVERYTHING).decision == "deny", (written, mode)
 
 
+def test_a_name_behind_many_is_seen(place: Place) -> None:
+    many = " ".join(map(str, range(2_000)))
+    command = f"cat {many} {place.letta}/config/settings.json"
+    assert place.bash(command, "bypassPermissions").decision == "deny"
+    place.put(place.project / ".env")
+    assert place.bash(f"cat {many} .env", rules=Rules(allow=("Bash",))).decision == "ask"
+
+
 def test_the_agents_own_memory_outputs_and_skills_stay_reachable(place: Place) -> None:
     assert place.judge("Read", file_path="$MEMORY_DIR/note.md").decision == "allow"
     assert place.judge("Write", "acceptEdits", file_path="$MEMORY_DIR/n.md", content="x").decision == "allow"

@@ -337,7 +337,13 @@ def test_the_question_offers_the_folder_and_a_grant_covers_it(place: Place) -> N
 
 @pytest.mark.parametrize(
     "command",
-    ["cat loop", "cat " + "x" * 5000, "cat " + "a/" * 5000, "cat " + " ".join(map(str, range(9000)))],
+    [
+        "cat loop",
+        "cat " + "x" * 5000,
+        "cat " + "a/" * 5000,
+        "cat " + " ".join(map(str, range(9000))),
+        "env " * 5000 + "ls",
+    ],
 )
 def test_odd_names_are_judged_without_an_error(place: Place, command: str) -> None:
     rules = Rules(deny=("Read(.env)",))

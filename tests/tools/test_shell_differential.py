@@ -293,7 +293,19 @@ HOSTILE: tuple[str, ...] = (
     "<(",
     "[[ ",
 )
-HOSTILE += ("case x in a) ", "{a,", "x=", "f() { ", "\\", "echo $x ", "cat <<E 2>&1 | ", "-exec ", "{a,b}")
+HOSTILE += (
+    "case x in a) ",
+    "{a,",
+    "x=",
+    "f() { ",
+    "\\",
+    "echo $x ",
+    "cat <<E 2>&1 | ",
+    "-exec ",
+    "{a,b}",
+    "env ",
+    "cd a;",
+)
 
 
 @given(st.lists(st.sampled_from(HOSTILE), min_size=1, max_size=3), st.integers(1, 20_000))

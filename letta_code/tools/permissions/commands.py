@@ -115,11 +115,15 @@ class CommandJudge:
 
     def _out_of_reach(self, command: str, code: ShellCode, places: Places) -> Verdict:
         """Deny rules about files, this program's own folders, and what only a person does."""
-        for simple in code.commands:
+        looked = 0
+        for simple in dict.fromkeys(code.commands):
             if _persons_command(simple):
                 return Verdict("deny", "trust and settings are for the person to change, not for an agent")
             changes = not reads(simple)
-            for path in islice(self._files_of((simple,), places), MOST):
+            for path in self._files_of((simple,), places):
+                looked += 1
+                if looked > MOST:
+                    return self._named_somewhere(command)
                 verdict = self._paths.denied("read", path)
                 if changes and verdict.decision == "allow":
                     verdict = self._paths.closed(resolved(path), "write")
@@ -165,10 +169,12 @@ class CommandJudge:
         text = re.sub(r"(?<![\w~./])~(?=/)", "$HOME", re.sub(r"['\"]", "", command))
         variable = re.compile(rf"\$(?:\{{({'|'.join(known)})\b[^}}]*\}}|({'|'.join(known)})\b)")
         text = variable.sub(lambda match: known[match[1] or match[2]], text)
-        for match in re.finditer(r"(>?)[ \t]*((?:\.\.)?/[^\s`;|&()<>,:]*)", text):
-            verdict = self._paths.denied(
-                "write" if match[1] else "read", Path(os.path.normpath(self._workspace.project / match[2]))
-            )
+        named = dict.fromkeys(re.findall(r"(>?)[ \t]*((?:\.\.)?/[^\s`;|&()<>,:]*)", text))
+        if len(named) > MOST:
+            return Verdict("ask", "it names too many files")
+        for written, name in named:
+            path = Path(os.path.normpath(self._workspace.project / name))
+            verdict = self._paths.denied("write" if written else "read", path)
             if verdict.decision == "deny":
                 return verdict
         return ALLOW
@@ -184,7 +190,7 @@ class CommandJudge:
 
     def _secrets(self, code: ShellCode, places: Places) -> Verdict:
         """Whether a command that is allowed otherwise would open a file that holds secrets."""
-        for simple in code.commands:
+        for simple in dict.fromkeys(code.commands):
             name = _name(simple)
             acts = name == "find" and any(part and part.startswith(("-exec", "-ok")) for part in simple.argv)
             if name in _ONLY_NAMES or (name == "find" and not acts):
@@ -193,7 +199,7 @@ class CommandJudge:
                 continue
             kind: Kind = "read" if reads(simple) else "write"
             there = (path for path in self._files_of((simple,), places) if os.path.lexists(path))
-            for path in islice(chain(there, self._recorded(simple, places)), MOST):
+            for path in chain(there, self._recorded(simple, places)):
                 if self._paths.closed_secret("read", path):
                     verdict = self._paths.judge("Bash", "read", path)
                     if verdict.decision != "allow":
@@ -207,7 +213,7 @@ class CommandJudge:
         left_out = re.compile(r".*\s|:(?:[!^]|\([^)]*exclude)", re.DOTALL)  # or a text for people
         words = [part for part in (*simple.argv, *simple.choices) if part and not left_out.match(part)]
         behind = words[words.index("--") :] if "--" in words else []
-        for part in (*behind, *(part.rpartition(":")[2] for part in words if ":" in part)):
+        for part in {*behind, *(part.rpartition(":")[2] for part in words if ":" in part)}:
             yield from places.paths(part.lstrip("/"))
 
     # Files that words name ------------------------------------------------------------------------

@@ -137,6 +137,9 @@ class OwnFolders:
 
     def refuses(self, path: Path, kind: Kind) -> str:
         """Why the agent may not do this with `path` (resolved), or ""."""
+        text, folders = f"{path}/", (*self.closed, *(() if self.memory is None else (self.memory.parent,)))
+        if not any(text.startswith(f"{folder}/") for folder in folders):
+            return ""  # for most: `is_relative_to` takes long
         if self.memory is not None:
             if path.is_relative_to(self.memory):
                 return (

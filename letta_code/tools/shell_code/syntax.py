@@ -64,7 +64,7 @@ class ShellCode:
     variables: Variables = field(default_factory=Variables)
 
 
-_DEPTH = 8  # nested `sh -c`
+_DEPTH = 8  # nested `sh -c`, and wrappers in wrappers
 _LONGEST = 50_000  # characters; what is longer is asked about
 _MOST_MARKS = 3_000  # the parser's time can grow with their square
 _MARKS = re.compile(r"[|&;(){}<>$`\"']")
@@ -280,8 +280,11 @@ class _Reader:
 
     # Commands and what they run -------------------------------------------------------------------
 
-    def _add(self, argv: list[Word], assigned: tuple[str, ...]) -> None:
+    def _add(self, argv: list[Word], assigned: tuple[str, ...], depth: int = 0) -> None:
         if not argv:
+            return
+        if depth > _DEPTH:
+            self._not_known("it runs commands that run commands, too many to check")
             return
         name = argv[0]
         if name is None or not name:
@@ -306,7 +309,7 @@ class _Reader:
         )
         for command in inner or ():
             if command:
-                self._add(list(command), ())
+                self._add(list(command), (), depth + 1)
         self._add_scripts(words)
 
     def _add_scripts(self, argv: tuple[Word, ...]) -> None:
