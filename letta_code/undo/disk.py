@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,10 +84,11 @@ def _look(folder: int, name: str, limit: int = HASHED) -> tuple[State, bytes]:
     return State("file", hashlib.sha256(raw).hexdigest(), mode, len(raw), shared=status.st_nlink > 1), raw
 
 
-def put_file(path: str, raw: bytes, mode: int, expected: State, shared: bool) -> None:
+def put_file(path: str, raw: bytes, mode: int, expected: State, temporary: str, shared: bool) -> None:
     """Make `path` a file with `raw` and `mode`, in one step where that is possible; missing folders are
     made, owner and extended attributes of a file that is there are kept. A file that was `shared` by
-    several names (hard links) changes under all of them.
+    several names (hard links) changes under all of them. `temporary` is a name in the same folder, which
+    is left there only when we die.
 
     Raises:
         Blocked: by now `path` does not hold `expected`, or cannot be written; nothing was changed.
@@ -96,18 +96,17 @@ def put_file(path: str, raw: bytes, mode: int, expected: State, shared: bool) ->
     with _opened(path, make=True) as (folder, name):
         status = _still(folder, name, expected)
         if status is None or not stat.S_ISREG(status.st_mode):
-            _replace(folder, name, raw, mode, None)
+            _replace(folder, name, raw, mode, None, temporary)
         elif shared and status.st_nlink > 1:
             _rewrite(folder, name, raw, mode)
         else:
-            _replace(folder, name, raw, mode, status)
+            _replace(folder, name, raw, mode, status, temporary)
 
 
-def put_link(path: str, target: str, expected: State) -> None:
+def put_link(path: str, target: str, expected: State, temporary: str) -> None:
     """Make `path` a symlink to `target`. Raises `Blocked` as `put_file` does."""
     with _opened(path, make=True) as (folder, name):
         _still(folder, name, expected)
-        temporary = f".letta-{secrets.token_hex(8)}.tmp"
         os.symlink(target, temporary, dir_fd=folder)
         try:
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -120,6 +119,12 @@ def remove(path: str, expected: State) -> None:
     """Remove the file or symlink `path`. Raises `Blocked` as `put_file` does."""
     with _opened(path) as (folder, name):
         _still(folder, name, expected)
+        os.unlink(name, dir_fd=folder)
+
+
+def discard(path: str) -> None:
+    """Remove a temporary file, if it is there."""
+    with contextlib.suppress(Blocked), _opened(path) as (folder, name):
         os.unlink(name, dir_fd=folder)
 
 
@@ -170,8 +175,9 @@ def _still(folder: int, name: str, expected: State) -> os.stat_result | None:
     return status
 
 
-def _replace(folder: int, name: str, raw: bytes, mode: int, status: os.stat_result | None) -> None:
-    temporary = f".letta-{secrets.token_hex(8)}.tmp"
+def _replace(
+    folder: int, name: str, raw: bytes, mode: int, status: os.stat_result | None, temporary: str
+) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(temporary, flags, 0o600, dir_fd=folder)

@@ -37,6 +37,11 @@ class FilePlan:
     folders: tuple[str, ...] = ()
     detail: str = ""
 
+    @property
+    def goes(self) -> bool:
+        """Whether nothing is at the path in the end."""
+        return self.target == ABSENT and self.action in ("remove", "nothing")
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -97,9 +102,9 @@ def planned(
 
     tools = {path for path, those in by_path.items() if not all(change.by_command for change in those)}
     plans = {path: plan(path, facts.now(path)) for path in (by_path if options.commands else tools)}
-    cleared = _cleared(plans.values(), facts)
+    freed = _freed(list(plans.values()), facts)
     for path, first in plans.items():
-        if first.now.kind in ("folder", "behind") and not cleared.isdisjoint((path, *_parents(path))):
+        if first.now.kind in ("folder", "behind") and freed(first):
             plans[path] = plan(path, ABSENT)
     return tuple(sorted(plans.values(), key=lambda plan: (plan.by_command, plan.path)))
 
@@ -111,15 +116,24 @@ def _by_path(changes: Iterable[Change]) -> dict[str, list[Change]]:
     return found
 
 
-def _cleared(plans: Iterable[FilePlan], facts: Facts) -> set[str]:
-    """The paths where nothing is any more when all that is to be removed is."""
-    removed = [plan for plan in plans if plan.action == "remove"]
-    cleared = {plan.path for plan in removed}
-    for folder in sorted({folder for plan in removed for folder in plan.folders}, key=len, reverse=True):
+def _freed(plans: Sequence[FilePlan], facts: Facts) -> Callable[[FilePlan], bool]:
+    """What tells whether the folder at a plan's path, or the file or link above it, does not count: it goes
+    in this undo, or is what an undo that was broken off has put back there."""
+    cleared = {plan.path for plan in plans if plan.action == "remove"}
+    folders = {folder for plan in plans if plan.goes for folder in plan.folders}
+    for folder in sorted(folders, key=len, reverse=True):
         entries = facts.entries(folder)
         if entries is not None and cleared.issuperset(entries):
             cleared.add(folder)
-    return cleared
+    back = {plan.path for plan in plans if plan.action == "nothing" and not plan.goes}
+    above = {parent for path in back for parent in _parents(path)}
+
+    def freed(plan: FilePlan) -> bool:
+        if plan.path in above:
+            return plan.target == ABSENT
+        return not (cleared | back).isdisjoint((plan.path, *_parents(plan.path)))
+
+    return freed
 
 
 def _parents(path: str) -> Iterable[str]:

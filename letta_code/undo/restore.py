@@ -6,16 +6,18 @@ can itself be taken back (`redo`), also one that a crash broke off.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
 from letta_code.undo import disk
 from letta_code.undo.copies import ProjectCopies, key_of
 from letta_code.undo.plan import Facts, FilePlan, Options, doubtful, pending, planned, turns_to_undo
-from letta_code.undo.states import ABSENT, COMMAND, Change, State
+from letta_code.undo.states import ABSENT, COMMAND, Change, State, dump_change
 from letta_code.undo.store import Command, UndoStore
 
 Result = Literal["restored", "removed", "unchanged", "left"]
@@ -78,14 +80,14 @@ class Undo:
             StorageError: our files cannot be read or written; files done so far stay done.
         """
         turns = turns_to_undo(self._store.log, options)
+        self._sweep()
         if options.commands:
             self._settle(turns)
         outcome = self._outcome(turns, options, self._changes(turns))
         if not turns:
             return outcome
         operation = secrets.token_hex(6)
-        self._store.append({"kind": "undo", "operation": operation, "turns": list(turns)})
-        files = self._carried_out(outcome.files, operation)
+        files = self._carried_out(outcome, operation)
         handled = [number for file in files if file.result != "left" for number in file.plan.numbers]
         self._store.append({"kind": "undone", "operation": operation, "handled": handled})
         return replace(outcome, files=files)
@@ -99,6 +101,8 @@ class Undo:
         log = self._store.log
         if not log.operations:
             return Outcome((), (), dry=dry)
+        if not dry:
+            self._sweep()
         last = log.operations[-1]
         together = {operation.id for operation in log.with_broken_off(last)}
         changes = [change for change in log.changes if change.operation in together]
@@ -106,9 +110,7 @@ class Undo:
         if dry:
             return outcome
         operation = secrets.token_hex(6)
-        begin = {"kind": "undo", "operation": operation, "turns": list(last.turns), "of": last.id}
-        self._store.append(begin)
-        files = self._carried_out(outcome.files, operation)
+        files = self._carried_out(outcome, operation, last.id)
         left = {file.plan.path for file in files if file.result == "left"}
         paths = {change.number: change.path for change in log.changes}
         handled = [number for number in sorted(last.handled) if paths.get(number) not in left]
@@ -198,6 +200,15 @@ class Undo:
 
     # Doing ----------------------------------------------------------------------------------------
 
+    def _sweep(self) -> None:
+        """Remove the temporary files of the undos since the last whole one, which were broken off."""
+        log = self._store.log
+        begun = reversed(log.begun.values())
+        broken_off = {operation.id for operation in takewhile(lambda each: not each.finished, begun)}
+        for change in log.changes:
+            if change.operation in broken_off:
+                disk.discard(os.path.join(os.path.dirname(change.path), _temporary(change.operation)))
+
     def _settle(self, turns: Sequence[int]) -> None:
         """Record what doubtful commands may have done, so that it has numbers and its contents are kept."""
         for command in doubtful(self._store.log):
@@ -210,10 +221,10 @@ class Undo:
                 self._store.add_changes(changes)
                 self._store.append({"kind": "ran", "run": command.id, "note": command.note})
 
-    def _carried_out(self, files: Sequence[FileResult], operation: str) -> tuple[FileResult, ...]:
+    def _carried_out(self, outcome: Outcome, operation: str, of: str = "") -> tuple[FileResult, ...]:
         ready, done = [], []
-        self._store.hold(file.plan.target for file in files)
-        for file in files:
+        self._store.hold(file.plan.target for file in outcome.files)
+        for file in outcome.files:
             if file.plan.action in ("restore", "remove"):
                 try:
                     self._keep_present(file.plan)
@@ -224,10 +235,15 @@ class Undo:
             else:
                 done.append(file)
         ready.sort(key=lambda file: file.plan.action != "remove")  # they make way for others
-        self._store.add_changes(_announced(file.plan, operation) for file in ready)
+        begin = {"kind": "undo", "operation": operation, "turns": list(outcome.turns), "of": of}
+        announced = [dump_change(_announced(file.plan, operation)) for file in ready]
+        self._store.append(begin, *announced)
+        for file in done:
+            if file.plan.goes:
+                _remove_folders(file.plan.folders)  # which an undo that was broken off had not come to
         for file in ready:
             try:
-                self._carry_out(file.plan)
+                self._carry_out(file.plan, _temporary(operation))
                 done.append(file)
             except disk.Blocked as error:
                 done.append(_blocked(file, error))
@@ -242,28 +258,32 @@ class Undo:
             raise disk.Blocked("it changed at this very moment")
         self._store.keep(raw, durable=not plan.by_command)
 
-    def _carry_out(self, plan: FilePlan) -> None:
+    def _carry_out(self, plan: FilePlan, temporary: str) -> None:
         missing = disk.missing_folders(Path(plan.path))
         try:
-            self._make_it_so(plan)
+            self._make_it_so(plan, temporary)
         except disk.Blocked:
             _remove_folders(missing)
             raise
 
-    def _make_it_so(self, plan: FilePlan) -> None:
+    def _make_it_so(self, plan: FilePlan, temporary: str) -> None:
         target = plan.target
         if target == ABSENT:
             disk.remove(plan.path, plan.now)
             _remove_folders(plan.folders)
         elif target.kind == "link":
-            disk.put_link(plan.path, target.target, plan.now)
+            disk.put_link(plan.path, target.target, plan.now, temporary)
         elif plan.now.same(target):
             disk.set_mode(plan.path, target.mode, plan.now)
         else:
             raw = self._content(target)
             if raw is None:
                 raise disk.Blocked("its content is not kept any more")
-            disk.put_file(plan.path, raw, target.mode, plan.now, target.shared)
+            disk.put_file(plan.path, raw, target.mode, plan.now, temporary, target.shared)
+
+
+def _temporary(operation: str) -> str:
+    return f".letta-{operation}.tmp"
 
 
 def _remove_folders(folders: Sequence[str]) -> None:

@@ -5,7 +5,7 @@
     journal.jsonl       change        what a tool, a command or an undo is about to do to a path
                         command       turn, run, command, project, mark: a shell command is about to run
                         ran           run, note: it ended, and what it changed is recorded
-                        undo          operation, turns, redo: an undo or redo begins
+                        undo          operation, turns, of: an undo begins, or the redo `of` one
                         undone        operation, handled: it is over; the numbers of the changes it took back
     objects/<sha256>    contents
 
@@ -127,6 +127,8 @@ class Log:
         operation.finished = True
         if not operation.of:
             self.undone |= handled
+            if not handled:
+                self.operations.remove(operation)
             return
         self.undone -= handled
         before = self.begun[operation.of]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -339,6 +341,43 @@ def test_f14_an_undo_for_which_there_is_no_room_leaves_files_as_they_were_and_su
     bench.undoing().redo()
     bench.undoing().redo()
     assert bench.tree() == after
+
+
+def killed(work: Callable[[], object], point: int) -> bool:
+    """Whether `work`, in a process of its own, is killed when it changes files for the `point`th time."""
+    child = os.fork()
+    if not child:
+        points = iter(range(point))
+
+        def count(event: str, _: object) -> None:
+            if event in ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink") and (
+                next(points, None) is None
+            ):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        work()
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_d06_an_undo_that_is_killed_anywhere_is_finished_by_the_next(bench: Bench) -> None:
+    bench.shell("mkdir d x; echo 1 >a; echo 2 >d/b; echo 3 >x/c; ln -s a l; echo 4 >h; ln h i; echo 5 >e")
+    before = bench.tree()
+    for name in ("a", "new/n", "h"):
+        bench.edit(1, name, "the agent's")
+    bench.command(
+        1, lambda: bench.shell("rm -r x l e; echo 6 >x; ln -s b l; mkdir e; echo 7 >e/f; echo 8 >z")
+    )
+    after = bench.tree()
+    point = 50
+    while killed(bench.undo, point):
+        point += 45
+        bench.undo()
+        assert bench.tree() == before
+        bench.undoing().redo()
+        assert bench.tree() == after
+    assert point > 100
 
 
 def test_copies_that_a_full_disk_cut_short_are_made_again(bench: Bench) -> None:
