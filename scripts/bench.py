@@ -13,11 +13,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from scripts.bench_memory import memory_costs
 from scripts.bench_prefix import prefix_reuse
 from scripts.bench_process import LETTA, Cost, instant_model, print_costs, process_cost
+from scripts.bench_recall import recall_quality
+from scripts.bench_scale import scale_costs
 from scripts.bench_tokens import token_errors
 from tests.model_server import ModelServer
 
@@ -53,16 +56,26 @@ def turn_costs(folder: Path, runs: int, floor: Cost) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", choices=[[], *PARTS], help="what to measure; everything without it"
+        "parts",
+        nargs="*",
+        choices=[[], *PARTS, "recall", "scale"],
+        help="what to measure; everything without it",
     )
     parser.add_argument("--runs", type=int, default=7, help="runs per figure, the median is shown")
+    parser.add_argument("--locomo", type=Path, metavar="FILE", help="the data that `recall` is measured with")
+    parser.add_argument(
+        "--messages", type=int, default=20_000, metavar="N", help="how many `scale` makes up (20,000)"
+    )
     given = parser.parse_args()
     print(json.dumps({"python": sys.version.split()[0], "cores": os.cpu_count(), "runs": given.runs}))
     folder = Path(tempfile.mkdtemp(prefix="letta-bench-"))
     try:
         floor = process_cost([sys.executable, "-c", "pass"], given.runs)
-        for part in given.parts or PARTS:
-            PARTS[part](folder, given.runs, floor)
+        parts = {name: partial(part, folder, given.runs, floor) for name, part in PARTS.items()}
+        parts["recall"] = partial(recall_quality, given.locomo, folder / "recall")
+        parts["scale"] = partial(scale_costs, given.messages, folder / "scale")
+        for name in given.parts or parts:
+            parts[name]()
     finally:
         shutil.rmtree(folder)
 

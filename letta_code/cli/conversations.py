@@ -226,3 +226,5 @@ def delete(
         typer.confirm(f"Delete {found.id} ({label(found.title)})?", abort=True, err=True)
     place.conversations().delete(found.id)
     sys.stderr.write(f"deleted {found.id}\n")
+    if place.paths.recall_index().exists():
+        sys.stderr.write("letta index rebuild takes its words out of the search index as well\n")
