@@ -14,18 +14,17 @@ LONG = "What was seen was seen, and what was not is still to be looked for in th
 SUMMARISER = turn("Goal: look.", when={"anywhere": "You write the summary"}, repeat=True)
 
 
-def looking(name: str) -> list[Any]:
-    thought = f"I think about {name}."
-    return [turn("", call("LS", path="."), thinking=thought), turn(f"{name}. {LONG}", thinking="Done.")]
+def looking(text: str) -> list[Any]:
+    return [turn("", call("LS", path="."), thinking="I think."), turn(text, thinking="Done.")]
 
 
 async def test_d10_c19_a_compacted_conversation_goes_on_in_every_dialect(tmp_path: Path) -> None:
     for number, way in enumerate(WAYS):
         sessions = Sessions(fresh(tmp_path / str(number)))
-        script = [*looking("one"), *looking("two"), *looking("three"), *looking("four"), SUMMARISER]
-        with ModelServer([*script, turn("Same.")]) as server:
+        script = [turn(LONG), *looking("Seen."), SUMMARISER, turn("Same.")]
+        with ModelServer(script) as server:
             async with sessions.open(way, server.url) as session:
-                for words in ("One.", "Two.", "Three.", "Four."):
+                for words in ("One.", "Two."):
                     assert (await events_of(session, words))[1].error is None
                 made = await session.compact("", lambda _: None)
                 assert isinstance(made, Compacted)
@@ -35,10 +34,9 @@ async def test_d10_c19_a_compacted_conversation_goes_on_in_every_dialect(tmp_pat
                 assert (await events_of(session, "Go on."))[1].text == "Same."
                 conversation = session.conversation.id
             assert server.violations == []
-        with ModelServer([*looking("again"), turn("Other.")]) as server:
+        with ModelServer(looking("Other.")) as server:
             async with sessions.open(other_way(way), server.url, conversation=conversation) as session:
-                assert (await events_of(session, "Once more."))[1].error is None
-                assert (await events_of(session, "And?"))[1].text == "Other."
+                assert (await events_of(session, "Once more."))[1].text == "Other."
             assert server.violations == []
             assert "Goal: look." in server.requests[-1].raw.decode()
             assert "Once more." in server.requests[-1].raw.decode()
