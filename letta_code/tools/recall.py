@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -60,17 +61,25 @@ class ConversationSearch(Tool[ConversationSearchArguments]):
 
     async def run(self, arguments: ConversationSearchArguments, call: Call) -> ToolOutput:
         """The messages."""
-        work = self._read if arguments.around else self._search
+        stopped = Event()
         try:
-            return ToolOutput.of(await asyncio.to_thread(work, arguments, call))
+            if arguments.around:
+                return ToolOutput.of(await asyncio.to_thread(self._read, arguments, call))
+            return ToolOutput.of(await asyncio.to_thread(self._search, arguments, call, stopped))
         except (ConversationError, StorageError) as error:
             raise ToolError(f"{error.message}: {error.hint}" if error.hint else error.message) from error
+        finally:
+            stopped.set()
 
-    def _search(self, arguments: ConversationSearchArguments, call: Call) -> str:
+    def _search(self, arguments: ConversationSearchArguments, call: Call, stopped: Event) -> str:
         from letta_code.recall.recall import Recall
 
+        def go_on(count: int) -> None:
+            if stopped.is_set():
+                raise asyncio.CancelledError
+
         notes: list[str] = []
-        found = Recall(self._paths, notes.append).search(self._wanted(arguments, call))
+        found = Recall(self._paths, notes.append, go_on).search(self._wanted(arguments, call))
         return "\n\n".join([_told(found, arguments), *notes, *_listed(found)])
 
     def _wanted(self, arguments: ConversationSearchArguments, call: Call) -> Wanted:
