@@ -199,10 +199,11 @@ class Bash(Tool[BashArguments]):
                 f"Started in the background as {shell.id}: BashOutput reads its output, KillShell stops it."
             )
             return ToolOutput.of(text, CommandDisplay(arguments.command, text, None))
-        output = await self._foreground(arguments, call)
-        if undo is not None:
-            await undo.after_command(running)
-        return output
+        try:
+            return await self._foreground(arguments, call)
+        finally:  # also when it is interrupted: by then all that it started was killed
+            if undo is not None:
+                await undo.after_command(running)
 
     async def _foreground(self, arguments: BashArguments, call: Call) -> ToolOutput:
         seconds = (arguments.timeout or DEFAULT_TIMEOUT) / 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -267,6 +268,21 @@ def test_d06_a_command_that_kill_9_broke_off_is_doubted(letta: Letta, tmp_path: 
         process.kill()
         process.communicate()
     assert_doubted(letta)
+
+
+def test_a_command_that_was_interrupted_is_known_whole(letta: Letta, tmp_path: Path) -> None:
+    pipe = doubtful_project(letta, tmp_path)
+    before = contents(letta.project)
+    command = f"mv sub/a.txt c.txt; echo x >> b.txt; echo new > sub/new; echo done > {pipe}; sleep 1000"
+    with ModelServer([turn("", call("Bash", command=command))]) as server:
+        asking(letta, server)
+        process = letta.start("-p", "--permission-mode", "bypassPermissions", "go")
+        assert pipe.read_text() == "done\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    done = letta("undo", "--commands")
+    assert (done.code, "removed   sub/new" in done.out) == (0, True)
+    assert contents(letta.project) == before
 
 
 UPDATING = "anthropic/claude-opus-4-8"  # takes system messages inside a conversation
