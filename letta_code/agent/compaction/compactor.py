@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from letta_code.agent.compaction import summarising
 from letta_code.agent.compaction.planning import Item, Plan, Room, Task, plans
 from letta_code.agent.compaction.summarising import Unusable
 from letta_code.agent.counting import answer_room, message_tokens, spec_tokens
-from letta_code.agent.prompting import request_of
+from letta_code.agent.prompting import Prepared, request_of
 from letta_code.conversations.compaction import Compaction
 from letta_code.conversations.history import Entry
 from letta_code.conversations.store import now
@@ -165,7 +166,7 @@ class Compactor:
         self._in_a_row += 1
         plan = made.plan
         own = None if cost is None or self._asking.cost is None else self._asking.cost - cost
-        gone = plan.cut - bool(plan.words)
+        gone = sum(not item.is_summary for item in task.items[: plan.cut]) - bool(plan.words)
         done = Compacted(trigger, plan.mode, size, after, gone, made.words, spent, own)
         self._emit(done)
         return done
@@ -173,8 +174,7 @@ class Compactor:
     def _task(self, trigger: CompactionTrigger, request: ModelRequest, size: int) -> Task:
         session, info = self._session, self._asking.model.info
         history = session.conversation.history
-        fresh = session.prompts.prepare(history.last_prompt, info.system_messages, compacted=True)
-        system = (fresh.system, *request.system[1:])
+        system = (self._fresh().system, *request.system[1:])
         unit = size / max(1, _fixed(request.system, request) + sum(_sizes(request.messages, info)))
         whole = {entry.id: entry.message for entry in history.entries}
 
@@ -199,6 +199,11 @@ class Compactor:
             lambda entry_id: f"{session.conversation.id}:{entry_id}",
             measure,
         )
+
+    def _fresh(self) -> Prepared:
+        """The prompt after a compaction."""
+        history, info = self._session.conversation.history, self._asking.model.info
+        return self._session.prompts.prepare(history.last_prompt, info.system_messages, compacted=True)
 
     async def _made(
         self, task: Task, trigger: CompactionTrigger, found: Sequence[Plan], instructions: str
@@ -234,7 +239,9 @@ class Compactor:
             self._waits = True
             return None
         plan = replace(found[0], mode="cut")
-        words = summarising.mechanical(_going(task, plan), one_line(reason, 200), task.room.summary, _tokens)
+        words = summarising.mechanical(
+            _going(task, plan), one_line(reason, 200), task.room.summary, partial(_text_tokens, task)
+        )
         return _Made(plan, words)
 
     def _ends_it(self, error: ModelError) -> bool:
@@ -262,7 +269,7 @@ class Compactor:
         prompt = self._session.compaction.prompt or summarising.packaged_prompt()
         words = summarising.words_for(min(task.room.summary, plan.gone // 2))
         window = model.info.window - answer_room(model.info)
-        room = int(window * 0.85) - _tokens(prompt) - _tokens(instructions) - 200
+        room = int(window * 0.85) - estimated_tokens(prompt) - estimated_tokens(instructions) - 200
         try:
             return await self._asked(task, plan, model, prompt, (room, words), instructions)
         except ModelError as error:
@@ -275,12 +282,12 @@ class Compactor:
     ) -> str:
         """The answer to one request for a summary; `size` is tokens of what it is made of, and words."""
         room, words = size
-        text = summarising.material(_going(task, plan), max(200, room), _tokens)
+        text = summarising.material(_going(task, plan), max(200, room), estimated_tokens)
         asked = Message("user", (Text(summarising.question(text, words, instructions)),), "harness")
         self._requests += 1
         request = ModelRequest((prompt,), (asked,), (), self._session.conversation.id)
         found = summarising.summary_in(await self._asking.aside(model, request))
-        if _tokens(found) > _tokens(text):
+        if estimated_tokens(found) > estimated_tokens(text):
             raise Unusable("the summary was longer than what it was made of")
         return found
 
@@ -304,8 +311,8 @@ class Compactor:
 
             left = most - task.measure(message(""))
             if left >= task.room.summary or (first is None and left > 0):
-                words = summarising.bounded(made.words, min(left, 2 * task.room.summary), _tokens)
-                found = message(words)
+                room = min(left - left // 20, 2 * task.room.summary)
+                found = message(summarising.bounded(made.words, room, partial(_text_tokens, task)))
                 return found if task.measure(found) <= most else None
         return None
 
@@ -334,7 +341,7 @@ class Compactor:
                 *sizes,
                 usage,
                 made.model,
-                self._session.memory.head(),
+                self._fresh().key.revision,
             )
         )
 
@@ -352,8 +359,8 @@ def _sizes(messages: Sequence[Message], info: ModelInfo) -> list[int]:
     return [message_tokens(message, info) for message in messages]
 
 
-def _tokens(text: str) -> int:
-    return estimated_tokens(text)
+def _text_tokens(task: Task, text: str) -> int:
+    return task.measure(Message("user", (Text(text),)))
 
 
 def _difference(after: Usage, before: Usage) -> Usage:

@@ -23,8 +23,8 @@ and at which no further result is shortened."""
 _GIANT = 600
 """Tokens of a result that is never large, however small the window is."""
 
-_WORTH = 200
-"""Tokens below which nothing is summarised."""
+_WORTH, _FRAME = 300, 160
+"""Tokens below which nothing is summarised, and what a summary takes beside its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _plan(task: Task, mode: CompactionMode, cut: int, texts: Shortened) -> Plan 
     if gone < _WORTH or all(item.is_summary for item in going):
         return None
     kept = task.room.floor + sum(item.tokens for item in items) - gone
-    if kept + min(task.room.summary, gone // 2) > task.room.limit:
+    if kept + _FRAME + min(task.room.summary, gone // 2) > task.room.limit:
         return None
     spared = items[words].entry.id if spoken and words is not None else ""
     return Plan(mode, cut, kept, gone, spared, texts)
@@ -152,7 +152,7 @@ def _sliding(task: Task, tail: int) -> int:
     items, room = task.items, task.room
     total = sum(item.tokens for item in items)
     share = task.settings.keep * (min(room.window, total) if task.forced else room.window)
-    budget = min(share, room.messages - room.summary)
+    budget = min(share, room.messages - room.summary - _FRAME)
     words = _words(items, task.running)
     best, kept = tail, sum(item.tokens for item in items[tail:])
     after = tail
