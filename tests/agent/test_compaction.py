@@ -18,7 +18,7 @@ from letta_code.agent.state import AgentStore
 from letta_code.conversations.history import History
 from letta_code.conversations.store import ConversationStore
 from letta_code.core.events import Compacted, Event, Notice
-from letta_code.core.messages import Message, ToolResult
+from letta_code.core.messages import Message, ToolCall, ToolResult
 from letta_code.errors import LettaError, ModelError
 from letta_code.memory.git.repository import Author
 from letta_code.models.base import Completed
@@ -226,6 +226,23 @@ async def test_the_running_turn_keeps_its_words_and_its_last_step(bench: Bench) 
     assert any("are being worked on" in str(request.messages) for request in model.requests)
     # Each summary was given the one before it.
     assert all(SUMMARY in str(request.messages[0]) for request in model.asked[1:])
+    await session.close()
+
+
+async def test_steps_that_do_not_fit_themselves_are_summarised_and_the_words_are_given_again(
+    bench: Bench,
+) -> None:
+    calls = [ToolCall(f"c{number}", "Do", {"how": f"{number} {LONG * 400}"}) for number in range(4)]
+    model = Windowed([*(says("", one, stop="tool_use") for one in calls), says("Done.")], window=7_000)
+    session = bench.session(model)
+    events = await bench.turn(session, "Do it all, please.")
+    assert done(events).text == "Done."
+    assert model.refused == 0
+    assert {item.mode for item in compactions(events)} == {"all"}
+    last = model.requests[-1].messages
+    assert [message.origin for message in last] == ["harness", "person"]
+    assert last[-1].text == "Do it all, please."
+    assert "are being worked on: what was done so far is in here" in last[0].text
     await session.close()
 
 

@@ -79,7 +79,7 @@ class Windowed:
             answer = said
         if isinstance(answer, Exception):
             raise answer
-        output = estimated_tokens(answer.message.text) + 1
+        output = message_tokens(answer.message)
         yield Completed(answer.message, Usage(taken, output), answer.stop)
 
     async def close(self) -> None:
