@@ -12,7 +12,6 @@ are found here. The copies are for minutes: what a command did change is kept el
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -103,13 +102,13 @@ def survey(project: Path, listing: Iterable[str]) -> Found:
     folders = set(names)
     for folder, wanted in names.items():
         try:
-            entries = list(os.scandir(project / folder))
+            entries = list(os.scandir(os.path.join(project, folder)))
         except OSError:
             hidden.add(folder)  # it vanished meanwhile, or may not be looked at
             continue
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
-            with contextlib.suppress(FileNotFoundError):  # it vanished meanwhile
+            try:
                 if entry.name in wanted:
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
@@ -121,6 +120,8 @@ def survey(project: Path, listing: Iterable[str]) -> Found:
                 elif path not in names:
                     folders.add(path)
                     hidden |= _unlisted(path, entry.path)
+            except FileNotFoundError:
+                continue  # it vanished meanwhile
     return Found(files, links, frozenset(folders), frozenset(hidden), at)
 
 
