@@ -100,10 +100,10 @@ def memory_commits(
 
 
 def _note(outcome: Outcome, project: Path) -> str:
-    done = [file for file in outcome.files if file.result in ("restored", "removed")]
+    plans = [file.plan for file in outcome.files if file.result != "left"]  # one broken off may have done it
     parts = []
-    for result, verb in (("restored", "changed back"), ("removed", "removed (new ones)")):
-        if names := _names((file.plan.path for file in done if file.result == result), project):
+    for goes, verb in ((False, "changed back"), (True, "removed (new ones)")):
+        if names := _names((plan.path for plan in plans if plan.goes == goes), project):
             parts.append(f"{verb}: {names}")
     if not parts:
         return ""

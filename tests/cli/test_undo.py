@@ -63,6 +63,7 @@ def test_h04_the_last_turns_files_go_back_outside_git(letta: Letta, tmp_path: Pa
         turn("", edit("a.py", "one", "two"), call("Write", file_path="new/b.py", content="b\n")),
         turn("Done."),
         turn("Fine."),
+        turn("I see."),
     ]
     with ModelServer(script) as server:
         asking(letta, server)
@@ -87,6 +88,12 @@ def test_h04_the_last_turns_files_go_back_outside_git(letta: Letta, tmp_path: Pa
         assert letta("undo", "--redo").code == 0
         assert (letta.project / "new" / "b.py").read_text() == "b\n"
         assert "no undo to take back" in letta("undo", "--redo").out
+        (letta.project / "a.py").write_text("one\n")  # as an undo that is broken off here
+        (letta.project / "new" / "b.py").unlink()
+        assert "as it was a.py" in letta("undo").out
+        assert os.listdir(letta.project) == ["a.py"]
+        work(letta, "-c", "and now?")
+        assert json.dumps(server.requests[-1].body).count("; changed back: a.py; removed (new ones)") == 2
         (conversation,) = letta("conversations", "list", "--json").json
         assert list(letta.home.rglob("journal.jsonl"))
         assert letta("conversations", "delete", conversation["id"], "--yes").code == 0
