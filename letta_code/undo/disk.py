@@ -27,11 +27,11 @@ class Blocked(Exception):
     """A file was left as it is; the text says why, for the person."""
 
 
-def look(path: str, limit: int = HASHED) -> tuple[State, bytes]:
+def look(path: str) -> tuple[State, bytes]:
     """What is at `path` now, and the bytes of a file. Never raises: what cannot be read is a state."""
     try:
         with folder_of(Path(path)) as folder:
-            return _look(folder, os.path.basename(path), limit)
+            return _look(folder, os.path.basename(path))
     except FileNotFoundError:
         return ABSENT, b""
     except OSError as error:
@@ -67,7 +67,7 @@ def missing_folders(path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _look(folder: int, name: str, limit: int = HASHED) -> tuple[State, bytes]:
+def _look(folder: int, name: str) -> tuple[State, bytes]:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     mode = stat.S_IMODE(status.st_mode)
     if stat.S_ISLNK(status.st_mode):
@@ -76,11 +76,11 @@ def _look(folder: int, name: str, limit: int = HASHED) -> tuple[State, bytes]:
         return State("folder", problem="it is a folder now"), b""
     if not stat.S_ISREG(status.st_mode):
         return State("other", problem="it is a pipe, socket or device"), b""
-    if status.st_size > limit:
-        words = f"larger than {limit // 1_000_000} MB"
+    if status.st_size > HASHED:
+        words = f"larger than {HASHED // 1_000_000} MB"
         return State("file", mode=mode, size=status.st_size, problem=words), b""
     with os.fdopen(open_file(folder, name), "rb") as file:
-        raw = file.read(limit + 1)
+        raw = file.read(HASHED + 1)
     return State("file", hashlib.sha256(raw).hexdigest(), mode, len(raw), shared=status.st_nlink > 1), raw
 
 

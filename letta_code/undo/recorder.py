@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -180,8 +180,7 @@ class Recorder:
             state = held(str(self._project / path))
             if state == ABSENT:
                 continue
-            folders = self._made(path, known)
-            changes.append(self._change(running, path, ABSENT, state, folders))
+            changes.append(self._change(running, path, ABSENT, state, self._made(path, known)))
             if len(changes) > MOST_CHANGES:
                 break
         return changes
@@ -197,19 +196,10 @@ class Recorder:
         return tuple(made)
 
     def _change(
-        self, running: Running, path: str, before: State, after: State, folders: Sequence[str] = ()
+        self, running: Running, path: str, before: State, after: State, folders: tuple[str, ...] = ()
     ) -> Change:
-        whole = str(self._project / path)
-        return Change(
-            0,
-            running.turn,
-            COMMAND,
-            whole,
-            before,
-            after,
-            tuple(folders),
-            command=running.command,
-        )
+        whole, command = str(self._project / path), running.command
+        return Change(0, running.turn, COMMAND, whole, before, after, folders, command=command)
 
 
 def _digest(raw: bytes) -> str:

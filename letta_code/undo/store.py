@@ -228,8 +228,8 @@ class UndoStore:
 
     # Contents -------------------------------------------------------------------------------------
 
-    def keep(self, raw: bytes, *, durable: bool = True) -> str:
-        """Keep a content; returns its hash.
+    def keep(self, raw: bytes, *, durable: bool = True) -> None:
+        """Keep a content.
 
         Raises:
             StorageError: it cannot be written.
@@ -241,7 +241,6 @@ class UndoStore:
             self._make_room(len(raw))
             write_atomically(path, raw, durable=durable)
             self._size = self._total() + len(raw)
-        return digest
 
     def hold(self, states: Iterable[State]) -> None:
         """Let these states' contents stay until the next records are written, whatever room there is. (What
