@@ -187,7 +187,13 @@ def test_d01_any_log_and_any_beginning_of_it_fold_to_one_conversation_that_all_p
 
     end = len(whole) - cut % len(whole)
     path.write_bytes(whole[:end])
-    before = store.read(conversation.id).messages
+    left, size = History(), 0
+    for line in lines:
+        size += len(line)
+        if size <= end + 1 and (record := parse_line(line)) is not None:  # a line break alone may be missing
+            left.apply(record)
+    assert facts(store.read(conversation.id))[1:] == facts(left)[1:]
+    before = left.messages
     opened = store.open(KEY, conversation.id)
     after = facts(opened.history)
     opened.close()
@@ -196,5 +202,17 @@ def test_d01_any_log_and_any_beginning_of_it_fold_to_one_conversation_that_all_p
     assert refusals([entry.message for entry in opened.history.visible]) == []
     assert facts(store.read(conversation.id)) == after
     again = store.open(KEY, conversation.id)
-    again.close()
     assert facts(again.history) == after
+    more: dict[str, Any] = {
+        "asked": "more",
+        "steps": [],
+        "partial": False,
+        "end": "success",
+        "undo": None,
+        "compaction": None,
+    }
+    play(store, again, more, len(turns) + 1)
+    again.close()
+    reread = store.read(conversation.id)
+    assert facts(reread) == facts(again.history) != after
+    assert reread.problems == []
