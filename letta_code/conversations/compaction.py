@@ -49,8 +49,8 @@ class Compaction:
 @dataclass(frozen=True, slots=True)
 class Sight:
     """What is in sight: the summary, the entry at `words`, and all entries from the index `first` on, some
-    `shortened` (entry id → its message). `covered` is the last turn of which the summary stands for something, `steps` how
-    many steps were committed before."""
+    `shortened` (entry id → its message). `covered` is the last turn of which the summary stands for
+    something, `steps` how many steps were committed before."""
 
     first: int = 0
     summary: Entry | None = None
