@@ -11,7 +11,7 @@ Counts only. What is too much, and what is done about it, is not decided here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -48,6 +48,11 @@ that dropped a part of the prompt."""
 _WEIGHT = 1_000  # tokens of evidence that the estimate as it is counts for
 _FADES = 60_000  # tokens of evidence after which older evidence counts half
 _STEPS_BACK = 20  # steps of a transcript that a resumed conversation learns from
+
+
+@lru_cache(maxsize=256)
+def _text_tokens(text: str) -> int:
+    return estimated_tokens(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,26 +250,28 @@ def message_tokens(message: Message, info: ModelInfo | None = None) -> int:
     return MESSAGE + sum(block_tokens(block, info) for block in message.blocks)
 
 
-def spec_tokens(spec: ToolSpec) -> int:
+def spec_tokens(spec: ToolSpec, count: Callable[[str], int] = _text_tokens) -> int:
     """About how many tokens a tool's name, description and schema take."""
-    return _text_tokens(f"{spec.name}\n{spec.description}\n{json.dumps(spec.schema, ensure_ascii=False)}")
+    return count(f"{spec.name}\n{spec.description}\n{json.dumps(spec.schema, ensure_ascii=False)}")
 
 
-def block_tokens(block: Block, info: ModelInfo | None = None) -> int:
+def block_tokens(
+    block: Block, info: ModelInfo | None = None, count: Callable[[str], int] = estimated_tokens
+) -> int:
     """About how many tokens a part of a message takes. Thinking that the model will not be sent again takes
     none."""
     match block:
         case Text(text):
-            return estimated_tokens(text)
+            return count(text)
         case Thinking(text):
-            return estimated_tokens(text) if _goes_back(block, info) else 0
+            return count(text) if _goes_back(block, info) else 0
         case Image():
             return picture_tokens(block, info)
         case ToolCall():
             given = block.raw if block.arguments is None else json.dumps(block.arguments, ensure_ascii=False)
-            return MESSAGE + estimated_tokens(f"{block.name} {given}")
+            return MESSAGE + count(f"{block.name} {given}")
         case ToolResult():
-            return MESSAGE + sum(block_tokens(item, info) for item in block.content)
+            return MESSAGE + sum(block_tokens(item, info, count) for item in block.content)
 
 
 def picture_tokens(image: Image, info: ModelInfo | None = None) -> int:
@@ -324,8 +331,3 @@ def _position(messages: Sequence[Message], wanted: Message) -> int | None:
 
 def _texts(texts: Iterable[str]) -> int:
     return sum(map(_text_tokens, texts))
-
-
-@lru_cache(maxsize=256)
-def _text_tokens(text: str) -> int:
-    return estimated_tokens(text)

@@ -2,7 +2,7 @@
 leave room for a conversation.
 
 The total is the counter's, so it rests on the last usage where there is one; the parts are estimates that
-are scaled to add up to it.
+are scaled to add up to it. Before the first usage a tokenizer may count, where somebody only wants to see.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from letta_code.agent.counting import MESSAGE, Counter, answer_room, block_tokens, spec_tokens
 from letta_code.agent.reminder import PROJECT_NOTES
+from letta_code.agent.vocabulary import vocabulary_of
 from letta_code.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 from letta_code.core.tokens import estimated_tokens
 from letta_code.errors import SystemPromptOverflow
@@ -43,7 +44,7 @@ class Part:
 class Filled:
     """A model's window with a request in it. `reserved` is kept for the answer, `free` is what is left
     (negative when the request does not fit); `measured` says that the total rests on a usage that the
-    provider told."""
+    provider told, `tokenizer` names the one that counted; without both it is an estimate."""
 
     model: str
     window: int
@@ -51,6 +52,7 @@ class Filled:
     total: int
     reserved: int
     measured: bool
+    tokenizer: str = ""
 
     @property
     def free(self) -> int:
@@ -69,26 +71,35 @@ def filled(
     base: str,
     snapshot: MemorySnapshot,
     summaries: Collection[Message] = (),
+    *,
+    tokenizer: bool = False,
 ) -> Filled:
     """Split `request`, whose system prompt was compiled from `base` and `snapshot`. `summaries` are the
-    messages of it that stand for what was compacted."""
+    messages of it that stand for what was compacted. With `tokenizer` a real one counts before the first
+    usage, if there is one for the model: seconds that no turn should wait."""
     total = counter.request(request)
+    vocabulary = vocabulary_of(info) if tokenizer and not counter.calibrated else None
+    count = estimated_tokens if vocabulary is None else vocabulary.count
     sizes: dict[str, dict[str, int]] = {
         "base prompt": {},
         "core memory": {},
         "external tree": {},
-        "skills": {"": sum(map(estimated_tokens, request.system[1:]))},
-        "tools": {spec.name: spec_tokens(spec) for spec in request.tools},
+        "skills": {"": sum(map(count, request.system[1:]))},
+        "tools": {spec.name: spec_tokens(spec, count) for spec in request.tools},
         "project notes": {},
         "summary": {},
         "messages": dict.fromkeys(_KINDS, 0),
     }
-    _system(sizes, request.system[0] if request.system else "", base, snapshot)
+    _system(sizes, request.system[0] if request.system else "", base, snapshot, count)
     for message in request.messages:
-        for part, kind, tokens in _message(message, info, any(message is item for item in summaries)):
+        summary = any(message is item for item in summaries)
+        for part, kind, tokens in _message(message, info, summary, count):
             sizes[part][kind] = sizes[part].get(kind, 0) + tokens
+    if vocabulary is not None:
+        total = sum(sum(items.values()) for items in sizes.values())
     parts = _scaled(sizes, total)
-    return Filled(info.handle, info.window, parts, total, answer_room(info), counter.calibrated)
+    name = "" if vocabulary is None else vocabulary.name
+    return Filled(info.handle, info.window, parts, total, answer_room(info), counter.calibrated, name)
 
 
 def room(info: ModelInfo, threshold: float) -> int:
@@ -155,12 +166,18 @@ def overflow(info: ModelInfo, taken: int, parts: Collection[Part]) -> SystemProm
 _KINDS = ("yours", "answers", "thinking", "tool calls", "tool results", "memory updates", "reminders")
 
 
-def _system(sizes: dict[str, dict[str, int]], text: str, base: str, snapshot: MemorySnapshot) -> None:
-    whole = estimated_tokens(text)
-    own = min(whole, estimated_tokens(base.replace(PLACEHOLDER, "")))
-    tree = min(whole - own, estimated_tokens(external_tree(snapshot)))
+def _system(
+    sizes: dict[str, dict[str, int]],
+    text: str,
+    base: str,
+    snapshot: MemorySnapshot,
+    count: Callable[[str], int],
+) -> None:
+    whole = count(text)
+    own = min(whole, count(base.replace(PLACEHOLDER, "")))
+    tree = min(whole - own, count(external_tree(snapshot)))
     memory = whole - own - tree
-    files = {file.path: file.tokens for file in measure(snapshot).files}
+    files = {file.path: file.tokens for file in measure(snapshot, count).files}
     named = sum(files.values())
     if named > memory:
         files = {path: tokens * memory // named for path, tokens in files.items()}
@@ -170,19 +187,21 @@ def _system(sizes: dict[str, dict[str, int]], text: str, base: str, snapshot: Me
     sizes["core memory"] = files | {_FRAME: memory - named}
 
 
-def _message(message: Message, info: ModelInfo, summary: bool) -> Iterator[tuple[str, str, int]]:
+def _message(
+    message: Message, info: ModelInfo, summary: bool, count: Callable[[str], int]
+) -> Iterator[tuple[str, str, int]]:
     """Part, kind and tokens of each piece of a message."""
     if summary:
-        yield "summary", "", MESSAGE + sum(block_tokens(block, info) for block in message.blocks)
+        yield "summary", "", MESSAGE + sum(block_tokens(block, info, count) for block in message.blocks)
         return
     of_role = {"user": "yours", "assistant": "answers", "tool": "tool results", "system": "memory updates"}
     yield "messages", of_role[message.role], MESSAGE
     for index, block in enumerate(message.blocks):
-        tokens = block_tokens(block, info)
+        tokens = block_tokens(block, info, count)
         match block:
             case Text(text) if index < message.reminder:
                 found = _NOTES.search(text)
-                notes = 0 if found is None else min(tokens, estimated_tokens(found[0]))
+                notes = 0 if found is None else min(tokens, count(found[0]))
                 yield "project notes", "", notes
                 yield "messages", "reminders", tokens - notes
             case Text() | Image():

@@ -140,7 +140,8 @@ class _Carried:
 
         summaries = [] if self.history is None else [item.summary for item in self.history.compactions]
         known = [message for message in summaries if message is not None]
-        return filled(self.request, self.counter, self.info, self.base, self.snapshot, known)
+        asked = self.request, self.counter, self.info, self.base, self.snapshot
+        return filled(*asked, known, tokenizer=True)
 
 
 def _view(carried: _Carried) -> RenderableType:

@@ -53,7 +53,8 @@ class WindowView:
 
     def _head(self, width: int) -> RenderResult:
         filled = self._filled
-        how = "as the last answer's usage says" if filled.measured else "estimated: no answer yet"
+        how = f"counted with {filled.tokenizer}" if filled.tokenizer else "estimated"
+        how = "as the last answer's usage says" if filled.measured else f"{how}: no answer yet"
         if not filled.window:
             yield Text(f"about {filled.total:,} tokens ({how}); no model is chosen")
             return
@@ -117,6 +118,7 @@ def window_data(filled: Filled, assumed: bool) -> dict[str, Any]:
         "assumed": assumed,
         "total": filled.total,
         "measured": filled.measured,
+        "tokenizer": filled.tokenizer or None,
         "reserved": filled.reserved,
         "free": filled.free if filled.window else None,
         "parts": [

@@ -1,10 +1,11 @@
 """An estimate of how many tokens a text has, for budgets and shares. The provider's usage is the truth.
 
-No tokenizer runs here: one takes a second to load and 80 MB, and each model family has its own. Against
+No tokenizer runs here: one takes a second to load and 80 MB, and each model family has its own Against
 o200k_base the estimate of 3,000 characters is wrong by 1 to 6 % on average for prose, Markdown, code, emoji
 and base64, by 7 to 15 % for JSON, minified code and logs (mostly too high), and by about 10 % for a paragraph
 of Chinese, Japanese, Korean or Russian; there, vocabularies as old as cl100k_base take up to twice as many.
-`scripts/bench tokens` measures it (docs/context.md). What corrects it is in `agent.counting`.
+`scripts/bench tokens` measures it (docs/context.md). What corrects it is in `agent.counting`; where somebody
+only looks, `agent.vocabulary` may count.
 """
 
 from __future__ import annotations

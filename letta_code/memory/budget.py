@@ -7,6 +7,7 @@ named, so that it can be shortened on purpose.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ NEAR = 0.9
 """The share of a block's own limit from which it is named."""
 
 _LARGEST = 3
+
+_estimated = lru_cache(maxsize=1024)(estimated_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,17 @@ class Budget:
     total: int
 
 
-def measure(snapshot: MemorySnapshot) -> Budget:
-    """What each file of `system/` costs in the prompt. Hidden and unreadable files cost nothing there."""
+def measure(snapshot: MemorySnapshot, count: Callable[[str], int] = _estimated) -> Budget:
+    """What each file of `system/` costs in the prompt. Hidden and unreadable files cost nothing there; front
+    matter stands for description and path, which take its place."""
     files = sorted(
         (
-            FileTokens(block.path, _tokens(block.text, block.body_start), len(block.body), block.limit)
+            FileTokens(
+                block.path,
+                count(block.text[: block.body_start + BODY_LIMIT]),
+                len(block.body),
+                block.limit,
+            )
             for block in snapshot.blocks
             if not block.hidden
         ),
@@ -76,9 +85,3 @@ def pressure(budget: Budget, window: int, share: float) -> tuple[str, ...]:
 
 def _of(part: int, whole: int) -> str:
     return f"{part:,} of {whole:,}"
-
-
-@lru_cache(maxsize=1024)
-def _tokens(text: str, body_start: int) -> int:
-    """Tokens of a file in the prompt: front matter stands for description and path, which take its place."""
-    return estimated_tokens(text[: body_start + BODY_LIMIT])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import subprocess
+from binascii import b2a_base64
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -19,3 +21,18 @@ def letta(tmp_path: Path) -> Letta:
 @pytest.fixture
 def here(letta: Letta, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
     return Here(letta, monkeypatch, capfd)
+
+
+@pytest.fixture(scope="session")
+def vocabularies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as tiktoken keeps it: cl100k_base as it is published, under the SHA-1 of its address."""
+    packed = resources.files("quicktok").joinpath("data/cl100k.vocab").read_bytes()
+    lines: list[bytes] = []
+    at = 4
+    while at < len(packed):
+        end = at + 2 + packed[at]  # the length in two bytes, the token, its number in four
+        lines.append(b"%s %d\n" % (b2a_base64(packed[at + 2 : end], newline=False), len(lines)))
+        at = end + 4
+    folder = tmp_path_factory.mktemp("vocabularies")
+    (folder / "9b5ad71b2ce5302211f9c61530b329a4922fc6a4").write_bytes(b"".join(lines))
+    return folder

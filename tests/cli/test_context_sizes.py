@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,3 +113,48 @@ def test_a_system_prompt_that_fills_the_window_is_named_before_a_chat_begins(
     assert "system/facts.md (" in shown
     assert "core memory" in letta("context", "--agent", "small", "--json").json["window"]["overflow"]
     assert "BAD  small: the system prompt and the tools take" in letta("doctor").out
+
+
+def test_before_the_first_answer_a_vocabulary_that_is_here_counts_and_nothing_is_fetched(
+    letta: Letta, vocabularies: Path
+) -> None:
+    made = letta("agents", "create", "--name", "old", "--model", "openai/gpt-4")
+    assert made.code == 0, made.err
+    memory = Path(letta("memory", "path").out.strip())
+    (memory / "system" / "greeting.md").write_text("---\ndescription: d\n---\n" + "안녕하세요 세계 " * 500)
+    assert letta("memory", "commit", "-m", "greeting").code == 0
+
+    def window(*words: str, **env: str) -> dict[str, Any]:
+        found: dict[str, Any] = letta("context", "--json", *words, env=env).json["window"]
+        assert sum(part["tokens"] for part in found["parts"]) == found["total"]
+        return found
+
+    def greeting(found: dict[str, Any]) -> int:
+        memory = next(part for part in found["parts"] if part["name"] == "core memory")
+        sizes: dict[str, int] = {item["name"]: item["tokens"] for item in memory["items"]}
+        return sizes["system/greeting.md"]
+
+    estimated = window()
+    assert estimated["tokenizer"] is None
+    assert "estimated: no answer yet" in letta("context", env={"COLUMNS": "120"}).out
+    counted = window(TIKTOKEN_CACHE_DIR=str(vocabularies))
+    assert (counted["measured"], counted["tokenizer"]) == (False, "cl100k_base")
+    assert greeting(counted) - 4_002 in range(30)  # the text alone is 4,002 tokens
+    assert greeting(estimated) < 3_000
+    (whole,) = vocabularies.iterdir()
+    damaged = letta.project.parent / whole.name
+    damaged.write_bytes(whole.read_bytes()[:-1_000])
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.setblocking(False)
+        there = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        assert window(TIKTOKEN_CACHE_DIR=str(damaged.parent), HTTPS_PROXY=there) == estimated
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+    assert damaged.exists()  # tiktoken would have deleted it and asked
+    letta.environment |= {"TIKTOKEN_CACHE_DIR": str(vocabularies), "OPENAI_API_KEY": "x"}
+    with ModelServer([{"text": "Hello."}]) as server:
+        assert letta("-p", "hello", env={"OPENAI_BASE_URL": f"{server.url}/v1"}).code == 0
+    told = window()
+    assert (told["measured"], told["tokenizer"]) == (True, None)
+    assert letta("agents", "create", "--name", "new", "--model", "openai/gpt-6.2-sol").code == 0
+    assert window("--agent", "new")["tokenizer"] is None  # it takes o200k_base, which is not here

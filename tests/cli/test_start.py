@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import Letta
+from tests.model_server import ModelServer
 
-HEAVY = ("anthropic", "openai", "acp", "mcp")
+HEAVY = ("anthropic", "openai", "tiktoken", "acp", "mcp")
 
 
 def imported(letta: Letta, *words: str) -> set[str]:
@@ -42,6 +43,15 @@ def test_version_loads_nothing_heavy_and_help_and_memory_log_load_no_sdk(letta: 
     assert imported(letta, "--version").isdisjoint({*HEAVY, "typer", "pydantic", "pygit2", "rich", "asyncio"})
     assert imported(letta, "--help").isdisjoint({*HEAVY, "pydantic", "pygit2"})
     assert imported(letta, "memory", "log").isdisjoint(HEAVY)
+
+
+def test_a_turn_loads_the_sdk_of_its_model_and_no_tokenizer(letta: Letta, vocabularies: Path) -> None:
+    letta.environment |= {"OPENAI_API_KEY": "x", "TIKTOKEN_CACHE_DIR": str(vocabularies)}
+    with ModelServer([{"text": "Hello."}]) as server:
+        letta.environment["OPENAI_BASE_URL"] = f"{server.url}/v1"
+        loaded = imported(letta, "-p", "--model", "openai/gpt-4", "hello")
+    assert "openai" in loaded
+    assert loaded.isdisjoint({"anthropic", "tiktoken", "tiktoken_ext", "acp", "mcp"})
 
 
 def test_certificates_that_are_none_are_one_line(letta: Letta) -> None:
