@@ -86,6 +86,9 @@ grep -f /etc/passwd a.py
 grep -f/etc/passwd a.py
 grep --file=/etc/passwd a.py
 grep --fil /etc/passwd a.py
+grep --fil=a.py /etc/passwd
+grep --fixed-strings x /etc/passwd
+grep -hm 1 x /etc/passwd
 grep -rnf/etc/passwd a.py
 grep -e x /etc/passwd
 grep -ne x /etc/passwd
@@ -106,6 +109,8 @@ find . -exec cat {}/../../etc/passwd +
 find link/ -name f
 cat link/f
 cat lf
+cat '!lf'
+cat \!lf
 cat l*
 cat l?nk/f
 cat {lf,a.py}
@@ -240,7 +245,8 @@ class Place:
         for file in (outside / "f", project / "a.py", project / ".env", project / "src" / "secret" / "k"):
             file.write_text("x")
         (project / "link").symlink_to(outside)
-        (project / "lf").symlink_to(outside / "f")
+        for name in ("lf", "!lf"):
+            (project / name).symlink_to(outside / "f")
         (project / "src" / "dl").symlink_to("deep")
         (project / "loop").symlink_to("loop")
         self.workspace = Workspace(project, (project, memory), folder / "overflow", memory=memory)

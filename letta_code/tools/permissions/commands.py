@@ -28,7 +28,7 @@ from letta_code.tools.shell_code.paths import (
     listed,
     unknown_names,
 )
-from letta_code.tools.shell_code.reach import TooMany, brings_a_repository, reached
+from letta_code.tools.shell_code.reach import TooMany, Wanted, brings_a_repository, reached
 from letta_code.tools.shell_code.reading import exposed, is_sink, reads
 from letta_code.tools.shell_code.syntax import Redirect, ShellCode, SimpleCommand, parse
 from letta_code.tools.shell_code.wrappers import base_name, normalised
@@ -65,7 +65,7 @@ _INTO_THE_LAST = frozenset({"cp", "ln", "mv", "rsync", "scp"})
 """Commands whose last word is where they write."""
 _TAKE_TEXT = frozenset({"gh", "git", "letta"})
 """Commands whose words are often text for people, and the files among them words of their own."""
-_NAMED_TO_BE_LEFT_OUT = re.compile(r"--(?:exclude|ignore)[a-z-]*=|--i?glob=!|!")
+_NAMED_TO_BE_LEFT_OUT = re.compile(r"--(?:exclude|ignore)[a-z-]*=|--i?glob=!")
 _PERSONS_COMMANDS = frozenset({"config", "trust"})
 """Commands of `letta` that an agent must not run: they show and change what it may do."""
 
@@ -154,11 +154,11 @@ class CommandJudge:
         if into and not any(re.match(r"-[A-Za-z]*t|--t", part) for part in options):
             simple = replace(simple, argv=simple.argv[:-1])
         named = [path for path in islice(self._files_of((simple,), places), MOST) if path.is_dir()]
-        shown = name != "rg" or any(re.match(r"-[A-Za-z]*[.u]|--(?:hid|unr)", part) for part in options)
         for path in named or (() if name in _INTO_THE_LAST else places.folders):
             for closed in self._paths.own.below(real := resolved(path)):
-                hidden = any(part.startswith(".") for part in closed.relative_to(real).parts)
-                if closed.exists() and (shown or not hidden):
+                dotted = [part for part in closed.relative_to(real).parts if part.startswith(".")]
+                seen = name != "rg" or all(map(Wanted.by(simple).shows_hidden, dotted))
+                if seen and closed.exists():
                     return closed
         return None
 
@@ -225,7 +225,8 @@ class CommandJudge:
             for known in candidates(simple):
                 if known not in left_out and known not in values:
                     yield from places.paths(known)
-            for choice in listed(simple):
+            found = tuple(each for each in simple.choices if not _NAMED_TO_BE_LEFT_OUT.match(each))
+            for choice in listed(replace(simple, choices=found)):
                 yield from places.paths(choice, globs=True)
 
     def _judge_reading(self, command: str, code: ShellCode, places: Places) -> list[Verdict]:

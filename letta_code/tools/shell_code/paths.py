@@ -28,12 +28,22 @@ _NO_PATHS = frozenset(
         *("which", "whoami", "xargs"),
     }
 )
-_PATTERN_FIRST = {
-    **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "sed"), "ef"),
-    **dict.fromkeys(("jq", "awk", "gawk", "mawk"), "f"),
+_WITH_PATTERN = {  # the letters of their options that take a value
+    **dict.fromkeys(("grep", "egrep", "fgrep"), "ABCDdefm"),
+    **{"rg": "ABCEMTdefgjmrt", "sed": "efl", "jq": "fL"},
+    **dict.fromkeys(("awk", "gawk", "mawk"), "Fvf"),
 }
+_FLAGS = re.compile(  # and the long ones that take none
+    r"--(?:no-[a-z-]+|count|extended-regexp|files|files-with(?:out)?-match(?:es)?|fixed-strings|hidden|ignore-case"
+    r"|invert-match|json|line-number|line-regexp|multiline|only-matching|perl-regexp|quiet|raw-output|recursive"
+    r"|silent|smart-case|unrestricted|with-filename|word-regexp)"
+)
+_WITH_VALUE = re.compile(
+    r"--(?:after-context|before-context|context|exclude|exclude-dir|i?glob|include|max-count|max-depth|type)"
+)
 _VALUES = {  # letters of options whose values are no paths
-    **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), "ABCme"),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), "ABCme"),
+    "rg": "ABCEMTdegjmrt",
     **{"cut": "dfcb", "sort": "tk", "paste": "d", "column": "so", "join": "to12", "head": "nc"},
     **{"sed": "e", "awk": "Fv", "gawk": "Fv", "mawk": "Fv"},
     **{"tail": "nc", "nl": "sbv", "fold": "w", "od": "ANtj", "tree": "LI"},
@@ -176,7 +186,7 @@ def _known_words(simple: SimpleCommand) -> list[str]:
     name, words = base_name(simple.argv[0] or ""), list(simple.argv[1:])
     if name in _NO_PATHS:
         return []
-    pattern = _pattern_at(simple)
+    pattern = pattern_at(simple)
     kept: list[str] = []
     letters = _VALUES.get(name, "\0")
     skip = False
@@ -191,26 +201,31 @@ def _known_words(simple: SimpleCommand) -> list[str]:
     return kept
 
 
-def _pattern_at(simple: SimpleCommand) -> int:
-    """The place among the arguments of what to search for; -1 when there is none, or it is not sure."""
+def pattern_at(simple: SimpleCommand) -> int | None:
+    """The place among the arguments of what to search for, or of a program for `sed`, `awk`, `jq`; -1 when
+    there is none, None when it is not sure."""
     name, words = base_name(simple.argv[0] or ""), simple.argv[1:]
-    options = _PATTERN_FIRST.get(name)
-    if options is None:
+    valued = _WITH_PATTERN.get(name)
+    if valued is None:
         return 0 if name == "git" and words and words[0] and words[0].isalpha() else -1
-    known = [part for part in words if part is not None]
-    if any(re.match(rf"-[A-Za-z0-9]*[{options}]|--(?:f|reg)", part) for part in known):
-        return -1
-    skip = ended = False
+    first, skip, ended, given = -1, False, False, False
     for index, part in enumerate(words):
         if skip:
             skip = False
-        elif part is None or not part.startswith("-") or ended:
-            return index
+        elif part is None and any(choice.startswith("-") for choice in simple.choices):
+            return None
+        elif part is None or ended or not part.startswith("-") or part == "-":
+            first = index if first < 0 else first
         elif part == "--":
             ended = True
-        elif re.fullmatch(rf"-[{_VALUES.get(name, '')}]", part) if name in _VALUES else False:
-            skip = True
-    return -1
+        elif part.startswith("--"):
+            skip = bool(_WITH_VALUE.fullmatch(part))
+            if not skip and "=" not in part and not _FLAGS.fullmatch(part):
+                return None
+            given = given or bool(re.match(r"--(?:fil?e?=|files\Z|reg)", part))
+        elif letter := re.match(rf"-[^{valued}]*([{valued}])(.*)", part, re.DOTALL):
+            given, skip = given or letter[1] in "ef", not letter[2]
+    return -1 if given else first
 
 
 def unknown_names(simple: SimpleCommand) -> str:
@@ -224,8 +239,14 @@ def unknown_names(simple: SimpleCommand) -> str:
         return f"what `{name}` reads is only known when it runs"
     if not simple.unlisted:
         return ""
-    at = _pattern_at(simple)
-    if simple.unlisted == "inherited" and at >= 0 and words[at] is None and words.count(None) == 1:
+    at = pattern_at(simple)
+    if (
+        simple.unlisted == "inherited"
+        and at is not None
+        and at >= 0
+        and words[at] is None
+        and words.count(None) == 1
+    ):
         return ""  # what is searched for
     return f"what `{name}` reads is only known when it runs"
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from letta_code.tools.shell_code.paths import Places, candidates
+from letta_code.tools.shell_code.paths import Places, candidates, pattern_at
 from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand
+from letta_code.tools.shell_code.words import braces
 from letta_code.tools.shell_code.wrappers import base_name
 
 MOST_ENTRIES = 20_000
@@ -23,6 +25,10 @@ _ONLY_NAMES = frozenset(
     {"ls", "stat", "file", "basename", "dirname", "realpath", "readlink", "echo", "printf"}
 )
 _COUNTS = frozenset({"wc", "du", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum"})
+_HARMLESS_TYPES = frozenset(
+    {"c", "cpp", "css", "go", "html", "java", "js", "kotlin", "md", "php", "py", "ruby", "rust", "sh", "ts"}
+)
+"""Types of files of ripgrep that hold no secrets by their names."""
 _REPOSITORY = ("HEAD", "objects", "refs")
 
 
@@ -49,15 +55,12 @@ def reached(code: ShellCode, reading: list[SimpleCommand], places: Places) -> It
         if name == "diff" and any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words):
             yield from _below(_folders(words, places), lambda file: True)
         elif name in ("grep", "egrep", "fgrep") and _recursive(words) and not _only_lists(simple):
-            folders = _folders([*candidates(simple), *simple.choices], places)
-            below = _below(folders, _grep_filter([*words, *simple.choices]))
+            below = _below(_searched(simple, places), Wanted.by(simple))
             yield from (path for path in below if not path.is_symlink())
         elif name == "rg" and not _only_lists(simple):
-            hidden = any(re.match(r"-[A-Za-z]*[u.]|--hidden", part) for part in words)
-            folders = _folders([*candidates(simple), *simple.choices], places)
-            for path in _below(folders, _grep_filter([*words, *simple.choices])):
-                shown = hidden or not any(part.startswith(".") for part in path.parts[-2:])
-                if shown and not path.is_symlink():
+            for path in _below(_searched(simple, places), wanted := Wanted.by(simple)):
+                dotted = any(part.startswith(".") for part in path.parts[-2:])
+                if (not dotted or wanted.shows_hidden(path.name)) and not path.is_symlink():
                     yield path
         elif name == "find" and prints and any(part.startswith(("-exec", "-ok")) for part in words):
             yield from _below(
@@ -98,13 +101,24 @@ def _words(simple: SimpleCommand) -> list[str]:
 
 
 def _only_lists(simple: SimpleCommand) -> bool:
-    return _name(simple) in ("grep", "egrep", "fgrep", "rg") and any(
-        re.match(r"-[A-Za-z]*[lLcq]|--(?:files|count|quiet)", part) for part in _words(simple)
+    name, words = _name(simple), _words(simple)
+    valued = {"rg": "A-FMTdefgjmrt", "grep": "A-Ddefm"}.get(name.removeprefix("e").removeprefix("f"))
+    return (
+        valued is not None
+        and "--json" not in words
+        and any(re.match(rf"-[^{valued}-]*[lLcq]|--(?:files|count|quiet)", part) for part in words)
     )
 
 
 def _recursive(words: list[str]) -> bool:
     return any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words)
+
+
+def _searched(simple: SimpleCommand, places: Places) -> list[Path]:
+    """The folders that `grep -r` or `rg` goes through; where it is, too, when what looks like one of them may
+    be what it searches for."""
+    found = _folders([*candidates(simple), *simple.choices], places)
+    return found if pattern_at(simple) is not None else [*found, *places.folders]
 
 
 def _folders(words: list[str], places: Places) -> list[Path]:
@@ -118,19 +132,58 @@ def _before_options(words: list[str]) -> list[str]:
     return words[:end]
 
 
-def _grep_filter(words: list[str]) -> Callable[[str], bool]:
-    values: dict[str, list[str]] = {"include": [], "exclude": []}
-    for part, behind in zip(words, [*words[1:], ""], strict=False):
-        if match := re.match(r"--(include|exclude)=(.*)", part, re.DOTALL):
-            values[match[1]].append(match[2])
-        elif part in ("-g", "--glob"):
-            values["exclude" if behind.startswith("!") else "include"].append(behind.lstrip("!"))
-        elif part in ("-t", "--type"):
-            values["include"].append(f"*.{behind}")
-    return lambda file: (
-        (not values["include"] or any(fnmatchcase(file, each) for each in values["include"]))
-        and not any(fnmatchcase(file, each) for each in values["exclude"])
-    )
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which files `grep -r` or `rg` looks at by their names, as far as the options are understood. Where
+    something is included, what is excluded does not matter here. `hidden`: names with a dot, too."""
+
+    included: tuple[str, ...]
+    excluded: tuple[str, ...]
+    hidden: bool
+
+    @classmethod
+    def by(cls, simple: SimpleCommand) -> Wanted:
+        """What the options of this command say."""
+        included, excluded = list[str](), list[str]()
+        words = simple.argv[1:]
+        for part, behind in zip((*words, *simple.choices), (*words[1:], None, *simple.choices), strict=False):
+            option = re.match(
+                r"(?:(-g|-t)(.+)?|(--i?glob|--type|--include|--exclude)(?:=(.*))?)\Z", part or ""
+            )
+            if option is None:
+                if re.match(r"-[A-Za-z]*[gt]|--(?:inc|type)", part or ""):
+                    included.append("*")
+                continue
+            name = option[1] or option[3]
+            value = option[2] or option[4] or behind or ("" if name == "--exclude" else "*")
+            if name in ("-t", "--type"):
+                included.append(f"*.{value}" if value in _HARMLESS_TYPES else "*")
+            elif name == "--exclude" or value.startswith("!"):
+                excluded.append(value.removeprefix("!"))
+            else:
+                included += _last_parts(value)
+        exact = [glob for glob in excluded if not re.search(r"[/{\[\\]", glob)]
+        hidden = any(re.match(r"-[A-Za-z]*[u.]|--(?:hid|unr)", part) for part in _words(simple))
+        return cls(tuple(included), tuple(exact), hidden)
+
+    def __call__(self, name: str) -> bool:
+        """Whether a file of this name may be looked at."""
+        if self.included:
+            return self._includes(name)
+        return not any(fnmatchcase(name, glob) for glob in self.excluded)
+
+    def shows_hidden(self, name: str) -> bool:
+        """Whether `rg` looks at this name, which begins with a dot: what it is asked for is not hidden."""
+        return self.hidden or self._includes(name)
+
+    def _includes(self, name: str) -> bool:
+        return any(fnmatchcase(name.casefold(), glob.casefold()) for glob in self.included)
+
+
+def _last_parts(glob: str) -> tuple[str, ...]:
+    """What a glob says about the last part of a path; what is not understood stands for every name."""
+    last = glob.rstrip("/").rsplit("/", 1)[-1]
+    return ("*",) if last in ("", "**") or re.search(r"[\[\\]", glob) else braces(last) or ("*",)
 
 
 def _find_filter(simple: SimpleCommand) -> Callable[[str], bool]:
