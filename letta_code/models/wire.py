@@ -192,14 +192,17 @@ class WireModel(ABC):
         http = http_client(self._endpoint, self._idle)
         return http, (self._connect(http), *transport_errors())
 
-    async def _parts(self, body: dict[str, Any], reply: Reply) -> AsyncGenerator[ModelPart, None]:
+    async def _parts(self, sent: dict[str, Any], reply: Reply) -> AsyncGenerator[ModelPart, None]:
         answering = False
         try:
             async with AsyncExitStack() as opened:
                 async with asyncio.timeout(self._idle * 3):  # headers, or an error's body, may drip too
-                    response = await opened.enter_async_context(self._open(body))
+                    response = await opened.enter_async_context(self._open(sent))
                 answering = True
-                async with aclosing(self._events(response.http_response, reply)) as events:
+                http: httpx2.Response = response.http_response
+                said = http.headers.get("content-type", "").split(";")[0]
+                body = await opened.enter_async_context(aclosing(http.aiter_bytes()))
+                async with aclosing(self._events(body, said, reply)) as events:
                     async for event in events:
                         for part in event:
                             yield part
@@ -216,12 +219,10 @@ class WireModel(ABC):
         )
 
     async def _events(
-        self, response: httpx2.Response, reply: Reply
+        self, body: AsyncIterator[bytes], said: str, reply: Reply
     ) -> AsyncGenerator[Iterable[ModelPart], None]:
-        body = response.aiter_bytes()
         async with asyncio.timeout(self._idle * 3):
             start = await _start(body)
-        said = response.headers.get("content-type", "").split(";")[0]
         if start[:1] == b"<":
             raise not_an_answer(await _rest(start, body, _PAGE), self._endpoint)
         if start[:1] in (b"{", b"[") or ("json" in said and not _EVENTS.match(start)):

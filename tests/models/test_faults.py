@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import AsyncGeneratorType
 from typing import Any
 
 import pytest
@@ -163,6 +166,26 @@ async def test_dropped_before_an_answer_is_network(way: Way) -> None:
 async def test_an_overload_inside_the_stream(way: Way) -> None:
     error = await failure(way, {"event_error": "overloaded_error", "after": 2})
     assert error.kind == "overloaded"
+
+
+@ways
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"event_error": "overloaded_error", "after": 2},
+        {"garbage": True, "after": 2},
+        {"status": 200, "body": "<p>"},
+    ],
+    ids=str,
+)
+async def test_a_failure_leaves_no_stream_behind(way: Way, fault: dict[str, Any]) -> None:
+    """One that the garbage collector finds after the loop is closed complains on stderr."""
+    error = await failure(way, fault)
+    assert error.__traceback__ is not None  # which holds every frame below
+    for _ in range(3):  # one turn of the loop for each stream that another one read
+        await asyncio.sleep(0)
+    streams = [item for item in gc.get_objects() if isinstance(item, AsyncGeneratorType)]
+    assert [item for item in streams if item.ag_frame is not None] == []
 
 
 async def test_a_failed_response_event() -> None:
