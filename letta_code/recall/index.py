@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from letta_code.conversations.history import Entry
 from letta_code.conversations.transcript import parse_line
@@ -37,13 +37,14 @@ SHOWN = ("user", "assistant", "tool")
 """Roles by their number in the table; a memory update has the one behind."""
 
 SCHEMA = Schema(
-    1,
+    2,
     (
         """CREATE TABLE conversation (
             number INTEGER PRIMARY KEY AUTOINCREMENT,
             org TEXT NOT NULL, agent TEXT NOT NULL, id TEXT NOT NULL,
             size INTEGER NOT NULL, changed INTEGER NOT NULL, inode INTEGER NOT NULL,
-            read INTEGER NOT NULL, mark BLOB NOT NULL, next INTEGER NOT NULL, UNIQUE (org, agent, id))""",
+            read INTEGER NOT NULL, mark BLOB NOT NULL, next INTEGER NOT NULL,
+            first INTEGER NOT NULL, last INTEGER NOT NULL, UNIQUE (org, agent, id))""",
         """CREATE TABLE message (
             id INTEGER PRIMARY KEY, at INTEGER NOT NULL, key INTEGER NOT NULL, start INTEGER NOT NULL,
             length INTEGER NOT NULL, part INTEGER NOT NULL, turn INTEGER NOT NULL, role INTEGER NOT NULL)""",
@@ -55,6 +56,7 @@ SCHEMA = Schema(
 )
 _TRANSCRIPT = re.compile(r"conv-[a-z0-9-]{1,75}\.jsonl")
 _MARK = 256  # bytes at the beginning and before the end of what was read
+_NEVER = 1 << 62
 _BATCH = 3_000  # messages that one transaction adds
 
 
@@ -70,13 +72,12 @@ class Status:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A transcript as it lies on the disk."""
+class _File(NamedTuple):
+    """A transcript as it lies on the disk: what tells whether it changed is size, time and inode."""
 
     key: AgentKey
     id: str
-    path: Path
+    path: str
     state: tuple[int, int, int]
 
 
@@ -143,46 +144,65 @@ def milliseconds(at: str) -> int:
 def _stale(database: Database, paths: Paths, key: AgentKey | None) -> list[_File]:
     """The transcripts that are not as they were when they were read: the ones known longest last, then
     from the newest to the oldest. What the index knows of those that are gone is deleted."""
-    where, values = ("", ()) if key is None else (" WHERE org = ? AND agent = ?", (key.org, key.agent))
-    known = {
-        (org, agent, conversation): (number, (size, changed, inode))
-        for number, org, agent, conversation, size, changed, inode in database.rows(
-            f"SELECT number, org, agent, id, size, changed, inode FROM conversation{where}", values
-        )
-    }
-    stale = []
-    for file in _files(paths, key):
-        number, state = known.pop((file.key.org, file.key.agent, file.id), (0, None))
-        if state != file.state:
-            stale.append((number == 0, _created(file.path) if number == 0 else "", number, file))
-    if known:
+    stale: list[tuple[bool, str, int, _File]] = []
+    gone: list[int] = []
+    owners = _owners(paths) if key is None else [key]
+    for owner in owners:
+        known = {
+            conversation: (number, state)
+            for number, conversation, *state in database.rows(
+                "SELECT number, id, size, changed, inode FROM conversation WHERE org = ? AND agent = ?",
+                (owner.org, owner.agent),
+            )
+        }
+        for file in _files(paths, owner):
+            number, state = known.pop(file.id, (0, None))
+            if state != [*file.state]:
+                stale.append((number == 0, _created(file.path) if number == 0 else "", number, file))
+        gone += [number for number, _ in known.values()]
+    if key is None:
+        present = {(owner.org, owner.agent) for owner in owners}
+        rows = database.rows("SELECT number, org, agent FROM conversation")
+        gone += [number for number, org, agent in rows if (org, agent) not in present]
+    if gone:
         with database.writing():
-            for number, _ in known.values():
+            for number in gone:
                 _forget(database, number)
     return [file for *_, file in sorted(stale, key=lambda item: item[:3], reverse=True)]
 
 
-def _files(paths: Paths, key: AgentKey | None) -> Iterator[_File]:
-    folders = paths.all_conversations().glob("org-*/agent-*") if key is None else (paths.conversations(key),)
-    for folder in folders:
+def _owners(paths: Paths) -> list[AgentKey]:
+    owners = []
+    for folder in paths.all_conversations().glob("org-*/agent-*"):
         try:
-            owner = AgentKey(folder.parent.name, folder.name)
-            found = os.scandir(folder)
-        except (OSError, UsageError):
+            owners.append(AgentKey(folder.parent.name, folder.name))
+        except UsageError:  # no folder of ours
             continue
-        with found:
-            for item in found:
-                if _TRANSCRIPT.fullmatch(item.name) and item.is_file():
-                    yield _File(owner, item.name.removesuffix(".jsonl"), Path(item.path), _state(item.stat()))
+    return owners
+
+
+def _files(paths: Paths, owner: AgentKey) -> Iterator[_File]:
+    """The transcripts of an agent. Before each search each of them is looked at: one `stat`, little else."""
+    try:
+        found = os.scandir(paths.conversations(owner))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with found:
+        for item in found:
+            if _TRANSCRIPT.fullmatch(item.name):
+                try:
+                    yield _File(owner, item.name[: -len(".jsonl")], item.path, _state(item.stat()))
+                except OSError:  # deleted at this moment
+                    continue
 
 
 def _state(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _created(path: Path) -> str:
+def _created(path: str) -> str:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             record = parse_line(file.readline(65_536))
     except OSError:
         return ""
@@ -192,28 +212,34 @@ def _created(path: Path) -> str:
 def _read_some(database: Database, file: _File, batch: _Batch) -> bool:
     """Add pieces of a transcript until the batch is full; returns whether it is read to its end."""
     try:
-        stream = file.path.open("rb")
+        with Path(file.path).open("rb") as stream:
+            return _read_on(database, file, stream, batch)
     except OSError:  # gone by now, or closed to us
         return True
-    with stream:
-        state = _state(os.fstat(stream.fileno()))
-        number, read, following = _place(database, file, stream)
-        end = True
-        for piece in pieces(stream, read):
-            read = piece.end
-            if isinstance(piece, Left):
-                _flush(database, batch)
-                _leave(database, number, piece)
-            else:
-                following = _add(batch, number, following, piece)
-            if batch.count >= _BATCH:
-                end = False
-                break
-        database.run(
-            "UPDATE conversation SET size = ?, changed = ?, inode = ?, read = ?, mark = ?, next = ?"
-            " WHERE number = ?",
-            (*(state if end else (0, 0, 0)), read, _mark(stream, read), following, number),
-        )
+
+
+def _read_on(database: Database, file: _File, stream: BinaryIO, batch: _Batch) -> bool:
+    state = _state(os.fstat(stream.fileno()))
+    number, read, following = _place(database, file, stream)
+    end, first, last = True, _NEVER, -_NEVER
+    for piece in pieces(stream, read):
+        read = piece.end
+        if isinstance(piece, Left):
+            _flush(database, batch)
+            _leave(database, number, piece)
+        else:
+            following = _add(batch, number, following, piece)
+            for entry in piece.entries:
+                at = milliseconds(entry.at)
+                first, last = min(first, at), max(last, at)
+        if batch.count >= _BATCH:
+            end = False
+            break
+    database.run(
+        """UPDATE conversation SET size = ?, changed = ?, inode = ?, read = ?, mark = ?, next = ?,
+           first = min(first, ?), last = max(last, ?) WHERE number = ?""",
+        (*(state if end else (0, 0, 0)), read, _mark(stream, read), following, first, last, number),
+    )
     return end
 
 
@@ -228,7 +254,9 @@ def _place(database: Database, file: _File, stream: BinaryIO) -> tuple[int, int,
         if mark == _mark(stream, read):
             return number, read, following
         _forget(database, number)  # it was cut or replaced
-    database.run("INSERT INTO conversation VALUES (NULL, ?, ?, ?, 0, 0, 0, 0, x'', 0)", owner)
+    database.run(
+        f"INSERT INTO conversation VALUES (NULL, ?, ?, ?, 0, 0, 0, 0, x'', 0, {_NEVER}, {-_NEVER})", owner
+    )
     return database.rows("SELECT last_insert_rowid()")[0][0], 0, 0
 
 

@@ -17,8 +17,8 @@ from letta_code.recall.words import COLUMNS, ROLES, Role, readable
 
 _RANKED = 1_500
 """Of more matches than this only the last ones are ranked: all have the words, and ranking takes time."""
-_COUNTED = 5_000
-_SOME = 20_000  # matches that are ranked where only some of the words are found
+_COMMON = 4_000  # messages with a word that says little
+_SOME = 12_000  # matches that are ranked where only some of the words are found
 _WEIGHTS = "1.0, 1.0, 0.5, 0.5"  # what was said counts more than what tools were given and gave
 _CLASSES = 20  # that scores fall into; in one of them time decides
 
@@ -141,8 +141,8 @@ def _matches(
 def _conditions(database: Database, wanted: Wanted, number: str) -> tuple[str | None, list[int]]:
     """The conditions on a message's number and time; None when nothing can fit."""
     conditions, values = "", []
-    if wanted.agent is not None or wanted.conversation:
-        numbers = _conversations(database, wanted.agent, wanted.conversation)
+    if (wanted.agent, wanted.conversation, wanted.since, wanted.until) != (None, "", None, None):
+        numbers = _conversations(database, wanted)
         if not numbers:
             return None, []
         conditions += f" AND {number} BETWEEN ? AND ?"
@@ -155,20 +155,30 @@ def _conditions(database: Database, wanted: Wanted, number: str) -> tuple[str | 
             values.append(limit)
     if wanted.running is not None:
         conversation, turn = wanted.running
-        for n in _conversations(database, wanted.agent, conversation):
+        for n in _conversations(
+            database, Wanted(wanted.query, agent=wanted.agent, conversation=conversation)
+        ):
             conditions += f" AND NOT ({number} BETWEEN ? AND ? AND message.turn >= ?)"
             values += [n * SPAN, (n + 1) * SPAN - 1, turn]
     return conditions, values
 
 
-def _conversations(database: Database, agent: AgentKey | None, conversation: str) -> list[int]:
-    conditions, values = ["1"], []
-    if agent is not None:
+def _conversations(database: Database, wanted: Wanted) -> list[int]:
+    """The numbers of the conversations in which there may be hits."""
+    conditions: list[str] = ["1"]
+    values: list[str | int] = []
+    if wanted.agent is not None:
         conditions.append("org = ? AND agent = ?")
-        values += [agent.org, agent.agent]
-    if conversation:
+        values += [wanted.agent.org, wanted.agent.agent]
+    if wanted.conversation:
         conditions.append("id = ?")
-        values.append(conversation)
+        values.append(wanted.conversation)
+    if wanted.since is not None:
+        conditions.append("last >= ?")
+        values.append(wanted.since)
+    if wanted.until is not None:
+        conditions.append("first < ?")
+        values.append(wanted.until)
     rows = database.rows(f"SELECT number FROM conversation WHERE {' AND '.join(conditions)}", values)
     return [number for (number,) in rows]
 
@@ -187,25 +197,28 @@ def _newest(database: Database, wanted: Wanted) -> list[_Match]:
 
 
 def _some(database: Database, wanted: Wanted, known: set[int]) -> list[_Match]:
-    """Messages that have some of the words, the rare ones first of all: words that very many messages have
-    say little."""
-    counted = []
+    """Messages that have some of the words: by the rare ones, since words that very many messages have say
+    little. Where all of them are such words, the last messages that have the first."""
+    counted: list[tuple[int, str]] = []
+    common = ""
     for piece in dict.fromkeys((*wanted.query.wanted, *wanted.query.pieces)):
         count = database.rows(
-            "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (piece, _COUNTED)
+            "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (piece, _COMMON)
         )[0][0]
-        if count:
+        if count == _COMMON:
+            common = common or piece
+        elif count:
             counted.append((count, piece))
     chosen: list[str] = []
     room = _SOME
     for count, piece in sorted(counted):
-        if chosen and count > room:
-            break
-        chosen.append(piece)
         room -= count
-    if not chosen:
-        return []
-    found = _matches(database, wanted, " OR ".join(chosen), wanted.limit * 4, best=True)
+        if room >= 0:
+            chosen.append(piece)
+    if chosen:
+        found = _matches(database, wanted, " OR ".join(chosen), wanted.limit * 4, best=True)
+    else:
+        found = _matches(database, wanted, common, _RANKED) if common else []
     return [match._replace(whole=False) for match in _ranked(found) if match.key not in known]
 
 
