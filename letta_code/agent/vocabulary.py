@@ -64,14 +64,19 @@ def vocabulary_of(info: ModelInfo, environment: Mapping[str, str] = os.environ) 
     if info.provider != "openai" or not _FAMILY.match(info.name):
         return None
     name = "cl100k_base" if _OLD.match(info.name) else "o200k_base"
-    digest, pattern = _PUBLISHED[name]
     for data in _candidates(name, environment.get("TIKTOKEN_CACHE_DIR")):
-        if sha256(data).hexdigest() == digest:
-            from tiktoken import Encoding
-
-            ranks = {b64decode(token): int(rank) for token, rank in map(bytes.split, data.splitlines())}
-            return Vocabulary(name, Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}))
+        if sha256(data).hexdigest() == _PUBLISHED[name][0]:
+            return loaded(name, data)
     return None
+
+
+def loaded(name: str, data: bytes) -> Vocabulary:
+    """The tokenizer `name` with the ranks of `data`, lines of a token in base64 and its number."""
+    from tiktoken import Encoding
+
+    ranks = {b64decode(token): int(rank) for token, rank in map(bytes.split, data.splitlines())}
+    pattern = _PUBLISHED[name][1]
+    return Vocabulary(name, Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={}))
 
 
 def _candidates(name: str, cache: str | None) -> Iterator[bytes]:

@@ -49,7 +49,7 @@ def test_a_turn_loads_the_sdk_of_its_model_and_no_tokenizer(letta: Letta, vocabu
     letta.environment |= {"OPENAI_API_KEY": "x", "TIKTOKEN_CACHE_DIR": str(vocabularies)}
     with ModelServer([{"text": "Hello."}]) as server:
         letta.environment["OPENAI_BASE_URL"] = f"{server.url}/v1"
-        loaded = imported(letta, "-p", "--model", "openai/gpt-4", "hello")
+        loaded = imported(letta, "-p", "--model", "openai/gpt-6.2-sol", "hello")
     assert "openai" in loaded
     assert loaded.isdisjoint({"anthropic", "tiktoken", "tiktoken_ext", "acp", "mcp"})
 
