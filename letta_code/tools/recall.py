@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from letta_code.conversations.history import Entry
     from letta_code.recall.search import Found, Wanted
 
-_PAGE = 20_000  # characters of the message that is read
+_PAGE = 20_000  # characters of the message that is read, of all its neighbours, of all hits
 _NEIGHBOUR = 1_000
 _AROUND = 2  # messages on each side of the one that is read
 
@@ -120,6 +120,7 @@ class ConversationSearch(Tool[ConversationSearchArguments]):
             self._key,
             call.conversation_id,
         )
+        room = min(_NEIGHBOUR, _PAGE // len(read.entries))
         parts = [f"Message {read.number:,} of {read.total:,} of {read.conversation}, with those around it:"]
         for place, entry in enumerate(read.entries):
             text = readable(entry.message)
@@ -131,8 +132,8 @@ class ConversationSearch(Tool[ConversationSearchArguments]):
                     shown += f"; offset {end} goes on]" if end < len(text) else "]"
                 parts.append(f"► {_head(entry)}\n{shown}")
             else:
-                cut = f"\n[{len(text) - _NEIGHBOUR:,} characters more]" if len(text) > _NEIGHBOUR else ""
-                parts.append(f"{_head(entry)}\n{text[:_NEIGHBOUR]}{cut}")
+                cut = f"\n[{len(text) - room:,} characters more]" if len(text) > room else ""
+                parts.append(f"{_head(entry)}\n{text[:room]}{cut}")
         return "\n\n".join(parts)
 
 
@@ -162,12 +163,20 @@ def _told(found: Found, arguments: ConversationSearchArguments) -> str:
 def _listed(found: Found) -> list[str]:
     from letta_code.recall.paging import shortened
 
-    parts = []
-    for hit in found.hits:
+    parts: list[str] = []
+    room = _PAGE
+    for shown, hit in enumerate(found.hits):
         lines = [f"{_head(hit.entry, shortened(hit.pointer))}\n{hit.snippet.marked('**', '**')}"]
         lines[:0] = _neighbours(hit.before)
         lines += _neighbours(hit.after)
-        parts.append("\n".join(lines))
+        part = "\n".join(lines)
+        room -= len(part)
+        if room < 0:
+            parts.append(
+                f"[{len(found.hits) - shown} more are left out: ask for fewer, or with less around them]"
+            )
+            break
+        parts.append(part)
     return parts
 
 

@@ -77,6 +77,20 @@ async def test_a_long_result_is_read_part_by_part(bench: Bench, memories: Memori
     assert last.endswith("of 48,891]")
 
 
+async def test_no_answer_is_larger_than_what_is_worth_reading(bench: Bench, memories: Memories) -> None:
+    stored = memories.told(*(f"heron {number} {'word ' * 400}" for number in range(60)), key=bench.state.key)
+    pointer = f"{stored.id}:{stored.history.entries[60].id}"
+    wide, page = await told(
+        bench,
+        {"query": "heron", "limit": 50, "before": 50, "after": 50},
+        {"around": pointer, "before": 50, "after": 50},
+    )
+    assert len(wide) < 25_000
+    assert "more are left out: ask for fewer" in wide
+    assert len(page) < 45_000
+    assert "characters more]" in page
+
+
 async def test_another_agents_messages_are_out_of_reach(bench: Bench, memories: Memories) -> None:
     theirs = memories.told("the other's heron", key=AgentKey(DEFAULT_ORG, "agent-2"))
     pointer = f"{theirs.id}:{theirs.history.entries[0].id}"
