@@ -11,6 +11,8 @@ from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command_name
+from typer.models import CommandInfo, TyperInfo
 
 from letta_code import __version__
 from letta_code.cli import agents, archive, config, conversations, memory
@@ -338,11 +340,38 @@ def invoke(words: Sequence[str]) -> int:
 
 
 def _tree(words: Sequence[str]) -> typer.Typer:
-    """The commands that `words` can mean: to make all groups takes longer than most commands run."""
+    """The commands that `words` can mean: to make all of them takes longer than most of them run."""
+    if {"--help", "-h"}.intersection(words) or "_LETTA_COMPLETE" in os.environ:
+        return app
     tree = copy(app)
-    if not {"--help", "-h"}.intersection(words) and "_LETTA_COMPLETE" not in os.environ:
-        tree.registered_groups = [group for group in app.registered_groups if group.name in words]
+    tree.registered_commands = [single for single in app.registered_commands if single.name in words]
+    tree.registered_groups = [
+        _narrowed(group, words[words.index(group.name) + 1 :])
+        for group in app.registered_groups
+        if group.name in words
+    ]
     return tree
+
+
+def _narrowed(group: TyperInfo, words: Sequence[str]) -> TyperInfo:
+    """`group` with that command alone which `words` begin with; all of it when they begin with none. (A group
+    without a name is a part of the one that it is in.)"""
+    whole = group.typer_instance
+    if whole is None or not words:
+        return group
+    tree, narrow = copy(whole), copy(group)
+    tree.registered_commands = [single for single in whole.registered_commands if _name(single) == words[0]]
+    tree.registered_groups = [part for part in whole.registered_groups if part.name == words[0]] or [
+        kept
+        for part in whole.registered_groups
+        if not part.name and (kept := _narrowed(part, words)) is not part
+    ]
+    narrow.typer_instance = tree
+    return narrow if tree.registered_commands or tree.registered_groups else group
+
+
+def _name(command: CommandInfo) -> str:
+    return command.name or get_command_name(command.callback.__name__) if command.callback else ""
 
 
 def _rules(lists: Sequence[str] | None) -> tuple[str, ...]:

@@ -29,6 +29,12 @@ from typing import NoReturn
 import letta_code
 
 MOST = 1 << 20
+_MORE = (
+    *("letta_code.__main__", "tests.frontends.fake", "typer._adapters", "typer._click.decorators"),
+    # What a first request imports.
+    *("anthropic", "openai", "openai.resources.chat", "openai.resources.responses"),
+    *("httpcore2", "h11", "anyio._backends._asyncio", "truststore", "importlib.readers"),
+)
 
 
 def preload() -> None:
@@ -36,7 +42,7 @@ def preload() -> None:
     for found in pkgutil.walk_packages(letta_code.__path__, "letta_code."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
-    for more in ("letta_code.__main__", "tests.frontends.fake", "anthropic", "openai", "typer._adapters"):
+    for more in _MORE:
         importlib.import_module(more)
     gc.collect()
     gc.freeze()
