@@ -9,7 +9,7 @@ otherwise                                                       `compiled`
 ========= ======== ============================================ ==========
 
 Nothing is recorded here: the key and the update become part of the conversation with the step that
-carried them, so a failed request loses nothing.
+carried them, so a failed request loses nothing. `requested` compiles anew what would no longer fit.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from letta_code.agent.counting import Counter, answer_room
 from letta_code.conversations.history import History
 from letta_code.core.messages import Message, PromptKey, Text
 from letta_code.errors import MemoryStoreError
-from letta_code.models.base import ModelRequest
+from letta_code.models.base import ModelInfo, ModelRequest
 
 if TYPE_CHECKING:
     from letta_code.agent.session import Session
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from letta_code.memory.prompt import CompiledPrompt, PromptCache
 
 How = Literal["stored", "compiled", "update"]
+
+_UPDATES = 0.1
+"""Share of the window that memory updates may take: what compiling anew costs is little beside them then."""
 
 
 def decide(last: PromptKey | None, base: str, head: str, system_messages: bool) -> How:
@@ -127,13 +131,43 @@ def visible_messages(history: History, key: PromptKey) -> tuple[Message, ...]:
     )
 
 
-def request_of(session: Session, prepared: Prepared) -> ModelRequest:
-    """The request of an open session with this prompt."""
-    messages = visible_messages(session.conversation.history, prepared.key)
-    if prepared.update is not None:
-        messages = (*messages, prepared.update)
-    system = (prepared.system, session.skills) if session.skills else (prepared.system,)
-    return ModelRequest(system, messages, session.toolbox.specs(), session.conversation.id)
+def next_request(session: Session, info: ModelInfo, *, fresh: bool = False) -> tuple[Prepared, ModelRequest]:
+    """The next request of an open session to the model `info`, and its prompt; `fresh`: compiled anew."""
+    system = (session.skills,) if session.skills else ()
+    bare = ModelRequest(system, (), session.toolbox.specs(), session.conversation.id)
+    return requested(session.prompts, session.conversation.history, bare, info, session.counter, fresh=fresh)
+
+
+def requested(
+    prompts: Prompts,
+    history: History,
+    bare: ModelRequest,
+    info: ModelInfo,
+    counter: Counter,
+    *,
+    fresh: bool = False,
+) -> tuple[Prepared, ModelRequest]:
+    """The next request of the conversation `history`, and its prompt; `bare` is what the request has beside
+    prompt and messages. A prompt that was compiled from older memory is kept, with updates, only as long as
+    that fits: what the person shortened would stay in it for ever.
+
+    Raises:
+        MemoryStoreError: as `Prompts.prepare`.
+    """
+    counter.use(info)
+    for anew in (fresh or history.compacted, True):
+        prepared = prompts.prepare(history.last_prompt, info.system_messages, compacted=anew)
+        messages = visible_messages(history, prepared.key)
+        if prepared.update is not None:
+            messages = (*messages, prepared.update)
+        request = replace(bare, system=(prepared.system, *bare.system), messages=messages)
+        if anew or prepared.key.revision == prepared.key.seen:
+            break
+        updates = sum(counter.message_tokens(message) for message in messages if message.role == "system")
+        size = counter.request(request) + answer_room(info)
+        if size <= info.window and updates <= info.window * _UPDATES:
+            break
+    return prepared, request
 
 
 def _sentences(compiled: CompiledPrompt) -> tuple[str, ...]:

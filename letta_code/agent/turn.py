@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from letta_code.agent.asking import CUT_OFF, Asking, NoAnswer, Refused
 from letta_code.agent.calls import CallRunner
 from letta_code.agent.compaction.compactor import Compactor
-from letta_code.agent.prompting import Prepared, request_of
+from letta_code.agent.prompting import Prepared, next_request
 from letta_code.agent.reminder import news_of, out_of_sight
 from letta_code.agent.window import check_fixed, pressure
 from letta_code.conversations.history import Sent, Update
@@ -254,29 +254,25 @@ class Turn:
             raise asyncio.CancelledError
         return bool(calls)
 
-    def _prepare(self) -> Prepared:
-        session = self._session
-        history = session.conversation.history
-        prepared = session.prompts.prepare(
-            history.last_prompt, self._asking.model.info.system_messages, compacted=history.compacted
-        )
+    def _request(self, fresh: bool) -> tuple[Prepared, ModelRequest]:
+        info = self._asking.model.info
+        prepared, request = next_request(self._session, info, fresh=fresh)
         self._totals.revision = prepared.key.seen
         if prepared.warning and prepared.warning not in self._warned:
             self._warned.add(prepared.warning)
             self._emit(Notice("warning", prepared.warning))
         self._emit(PromptReady(prepared.key, prepared.how, prepared.problems))
-        return prepared
+        return prepared, request
 
     async def _answered(self, step: int) -> tuple[Prepared, ModelRequest, Completed]:
         """The model's answer, and what it was asked. A fallback that takes over may want another prompt, and
         a conversation that was compacted is another request."""
-        began = False
+        began = fresh = False
         while True:
-            prepared = self._prepare()
+            prepared, request = self._request(fresh)
             if not began:
                 self._emit(StepStarted(step))
                 began = True
-            request = request_of(self._session, prepared)
             self._check_fixed(prepared, request)
             if await self._compactor.before(request):
                 continue
@@ -285,7 +281,8 @@ class Turn:
             except ModelError as error:
                 if error.kind != "context_overflow":
                     raise
-                await self._compactor.overflowed(request, error)
+                kept = prepared.key.revision != prepared.key.seen
+                fresh = not await self._compactor.overflowed(request, error, hopeless=not kept)
                 continue
             if completed is not None:
                 self._compactor.answered()
@@ -295,11 +292,13 @@ class Turn:
     def _check_fixed(self, prepared: Prepared, request: ModelRequest) -> None:
         """Nothing is sent when system prompt and tools alone fill the window: servers would refuse it, or
         leave out a part of memory in silence."""
-        session, info = self._session, self._asking.model.info
-        session.counter.use(info)
-        revision = prepared.key.revision
+        session, revision = self._session, prepared.key.revision
         check_fixed(
-            request, session.counter, info, session.prompts.base, lambda: session.memory.snapshot(revision)
+            request,
+            session.counter,
+            self._asking.model.info,
+            session.prompts.base,
+            lambda: session.memory.snapshot(revision),
         )
 
     def _tell(self, completed: Completed) -> None:

@@ -95,15 +95,15 @@ def context_command(
 
 def describe(session: Session) -> RenderableType:
     """What fills the window of an open session's model."""
-    from letta_code.agent.prompting import request_of
+    from letta_code.agent.prompting import next_request
 
     history, info = session.conversation.history, session.model.info
-    prepared = session.prompts.prepare(history.last_prompt, info.system_messages, compacted=history.compacted)
+    prepared, request = next_request(session, info)
     notes = session.reminder.memory
     return _view(
         _Carried(
             prepared.key,
-            request_of(session, prepared),
+            request,
             info,
             session.counter,
             session.prompts.base,
@@ -257,36 +257,28 @@ def _compiled(place: Place, state: AgentState, repository: MemoryRepository, key
 def _next(place: Place, state: AgentState, history: History | None) -> _Carried:
     from letta_code.agent.counting import Counter
     from letta_code.agent.projects import ProjectRegister, project_of
-    from letta_code.agent.prompting import Prompts, visible_messages
+    from letta_code.agent.prompting import Prompts, requested
     from letta_code.agent.skills import available_skills
     from letta_code.cli.options import RunOptions
     from letta_code.cli.wiring import Workbench
+    from letta_code.conversations.history import History
     from letta_code.memory.prompt import PromptCache
     from letta_code.models.base import ModelRequest
 
     repository, base = place.agents().memory(state), place.agents().base_prompt(state)
     info = model_of(place, state, history)
     prompts = Prompts(PromptCache(place.paths.compiled_prompts()), repository, base)
-    last = history.last_prompt if history is not None else None
-    compacted = history is not None and history.compacted
-    prepared = prompts.prepare(last, info.system_messages, compacted=compacted)
-    messages = visible_messages(history, prepared.key) if history is not None else ()
-    if prepared.update is not None:
-        messages = (*messages, prepared.update)
     project = project_of(place.project, ProjectRegister(place.paths), remember=False)
     skills = available_skills(place.paths, place.project, repository.snapshot())
+    specs = Workbench(place, RunOptions(), lambda line: None).specs(state, repository, project, info.handle)
+    bare = ModelRequest((skills,) if skills else (), (), specs, "")
     counter = Counter()
-    counter.use(info)
     if history is not None:
         counter.resume(history)
+    prepared, request = requested(prompts, history or History(), bare, info, counter)
     return _Carried(
         prepared.key,
-        ModelRequest(
-            (prepared.system, skills) if skills else (prepared.system,),
-            messages,
-            Workbench(place, RunOptions(), lambda line: None).specs(state, repository, project, info.handle),
-            "",
-        ),
+        request,
         info,
         counter,
         base,

@@ -11,9 +11,11 @@ import pytest
 from letta_code.agent.counting import Counter
 from letta_code.agent.window import filled
 from letta_code.core.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
+from letta_code.core.tokens import estimated_tokens
 from letta_code.memory.git.repository import Author
 from letta_code.models.base import ModelRequest
 from tests.agent.support import Bench, Scripted, done, said
+from tests.agent.windowed import Windowed, says
 
 
 @pytest.fixture
@@ -87,6 +89,55 @@ async def test_a_system_prompt_that_fills_the_window_is_not_sent_and_does_not_st
     remember(bench, large="few words")
     assert done(await bench.turn(session, "again")).text == "hello"
     assert len(model.requests[0].messages) == 1
+    await session.close()
+
+
+async def test_memory_that_was_shortened_is_compiled_anew_where_the_kept_prompt_does_not_fit(
+    bench: Bench,
+) -> None:
+    remember(bench, large="many words of a fact " * 3_000, shown="first")
+    session = bench.session(Scripted([said("hello")]))
+    assert done(await bench.turn(session)).text == "hello"
+    small = Scripted([said("again"), said("and again")], window=12_000)
+    session.set_model(small)
+    refused = done(await bench.turn(session)).error
+    assert refused is not None
+    assert refused.kind == "context_window_overflow_in_system_prompt"
+    remember(bench, large="few words", shown="second")
+    assert done(await bench.turn(session)).text == "again"
+    (request,) = small.requests
+    assert "second" in request.system[0]
+    assert not any(message.role == "system" for message in request.messages)
+    assert done(await bench.turn(session)).text == "and again"
+    assert small.requests[1].system == request.system
+    await session.close()
+
+
+async def test_a_server_that_refuses_the_kept_prompt_is_sent_memory_as_it_is_now(bench: Bench) -> None:
+    remember(bench, large="many words of a fact " * 1_000, shown="first")
+    model = Windowed([says("hello"), says("again")])
+    session = bench.session(model)
+    await bench.turn(session)
+    model.factor = model.window / 5_000  # the window is smaller than it says
+    assert done(await bench.turn(session)).error is not None
+    remember(bench, large="few words", shown="second")
+    assert done(await bench.turn(session)).text == "again"
+    assert "second" in model.requests[1].system[0]
+    await session.close()
+
+
+async def test_memory_updates_are_compiled_into_the_prompt_before_they_fill_the_window(bench: Bench) -> None:
+    model = Scripted([said("ok") for _ in range(16)], window=40_000)
+    session = bench.session(model)
+    for number in range(16):
+        remember(bench, note=f"fact {number} " + "of some length " * 200)
+        await bench.turn(session)
+        last = model.requests[-1]
+        updates = [message.text for message in last.messages if message.role == "system"]
+        assert f"fact {number} " in (updates or last.system)[-1]
+        assert sum(map(estimated_tokens, updates)) <= 4_000
+    prompts = [request.system for request in model.requests]
+    assert 2 <= len(set(prompts)) <= 5
     await session.close()
 
 

@@ -16,7 +16,7 @@ from letta_code.agent.compaction import summarising
 from letta_code.agent.compaction.planning import Item, Plan, Room, Task, plans
 from letta_code.agent.compaction.summarising import Unusable
 from letta_code.agent.counting import answer_room, message_tokens, spec_tokens
-from letta_code.agent.prompting import Prepared, request_of
+from letta_code.agent.prompting import Prepared, next_request
 from letta_code.conversations.compaction import Compaction
 from letta_code.conversations.history import Entry
 from letta_code.conversations.store import now
@@ -99,18 +99,20 @@ class Compactor:
             )
         return False
 
-    async def overflowed(self, request: ModelRequest, error: ModelError) -> None:
-        """Compact because the server refused `request` as too long.
+    async def overflowed(self, request: ModelRequest, error: ModelError, *, hopeless: bool) -> bool:
+        """Compact because the server refused `request` as too long; returns whether that could be done.
 
         Raises:
-            ModelError: nothing helps. StorageError: as `before`.
+            ModelError: nothing helps, and it is `hopeless` without. StorageError: as `before`.
         """
         size = self._session.counter.request(request)
         if self._in_a_row < _IN_A_ROW:
             # The count was too low by this at least, or the window is smaller than it is said to be.
             scale = max(1.0, self._asking.model.info.window / max(1, size)) * 1.2**self._in_a_row
             if await self._compact("overflow", request, round(size * scale)) is not None:
-                return
+                return True
+        if not hopeless:
+            return False
         raise ModelError(
             f"{error.message}; the conversation cannot be made shorter", error.kind, hint=_HINT
         ) from error
@@ -121,12 +123,8 @@ class Compactor:
         Raises:
             LettaError: no summary could be had, or it cannot be recorded.
         """
-        session, history = self._session, self._session.conversation.history
-        session.counter.use(self._asking.model.info)
-        system_messages = self._asking.model.info.system_messages
-        prepared = session.prompts.prepare(history.last_prompt, system_messages, compacted=history.compacted)
-        request = request_of(session, prepared)
-        return await self._compact("manual", request, session.counter.request(request), instructions)
+        _, request = next_request(self._session, self._asking.model.info)
+        return await self._compact("manual", request, self._session.counter.request(request), instructions)
 
     def _trigger(self, size: int, info: ModelInfo) -> CompactionTrigger | None:
         if size + answer_room(info) > info.window:
