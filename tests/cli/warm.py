@@ -27,6 +27,8 @@ from types import FrameType
 from typing import NoReturn
 
 import letta_code
+from letta_code.core.codec import load_event
+from letta_code.tools.base import Arguments, compact_schema
 
 MOST = 1 << 20
 _MORE = (
@@ -44,6 +46,11 @@ def preload() -> None:
             importlib.import_module(found.name)
     for more in _MORE:
         importlib.import_module(more)
+    # What is made once in a process: schemas and decoders.
+    for arguments in Arguments.__subclasses__():
+        compact_schema(arguments)
+    with contextlib.suppress(ValueError):
+        load_event({})
     gc.collect()
     gc.freeze()
 
