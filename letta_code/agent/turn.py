@@ -169,18 +169,26 @@ class Turn:
         session = self._session
         history = session.conversation.history
         seen, info = [entry.message for entry in history.visible], session.model.info
-        steps = history.steps_since_compaction
-        used = steps[-1].usage.context if steps else 0
         reminder = await session.reminder.text(
             not history.entries,
             seen,
             info.window,
             news_of(session.conversation),
-            pressure(used, info, session.compaction.threshold),
+            pressure(self._used(), info, session.compaction.threshold),
             out_of_sight(history),
         )
         blocks = (Text(reminder), Text(self._text)) if reminder else (Text(self._text),)
         return Message("user", blocks, "person", len(blocks) - 1)
+
+    def _used(self) -> int:
+        """Tokens that the conversation took before this turn, where a compaction was not the last of it."""
+        session = self._session
+        if not session.conversation.history.steps_since_compaction:
+            return 0
+        try:
+            return session.counter.request(next_request(session, session.model.info)[1])
+        except MemoryStoreError:
+            return 0  # the request of this turn says so
 
     def _close_journal(self, status: TurnStatus, error: TurnError | None) -> TurnError | None:
         dropped = error is not None and error.kind in _HOPELESS and self._totals.steps == 0

@@ -99,6 +99,15 @@ async def test_an_answer_that_crossed_the_threshold_is_followed_by_a_compaction_
     await session.close()
 
 
+async def test_a_server_that_tells_no_usage_is_counted_by_estimates(bench: Bench) -> None:
+    model = Windowed(window=20_000, told=False)
+    session = await filled(bench, model, 30, 60, compaction=CompactionSettings(threshold=0.6))
+    assert model.refused == 0
+    assert {item.trigger for item in session.conversation.history.compactions} == {"threshold"}
+    assert "Context window: over 50% full (of 20,000 tokens). At 60%" in str(session.conversation.messages)
+    await session.close()
+
+
 async def test_a_fallback_with_a_smaller_window_gets_what_fits_into_it(bench: Bench) -> None:
     spare = Windowed([says("I do.")], handle="test/spare")
     model = Windowed(window=100_000)

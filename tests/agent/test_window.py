@@ -144,7 +144,7 @@ async def test_memory_updates_are_compiled_into_the_prompt_before_they_fill_the_
 async def test_the_model_is_warned_while_its_window_is_nearly_full_and_told_when_there_is_room(
     bench: Bench,
 ) -> None:
-    sizes = (700, 840, 845, 855, 300, 300)
+    sizes = (700, 840, 845, 855, 400, 400)
     script = [replace(said("ok"), usage=Usage(size * 100, 0)) for size in sizes]
     model = Scripted([*script, said("ok")])
     session = bench.session(model)

@@ -44,13 +44,14 @@ def says(text: str, *calls: ToolCall, stop: StopReason = "end_turn") -> Complete
 
 @dataclass
 class Windowed:
-    """A model with a window: it refuses at `factor` times what we count, and tells what we count. Requests
-    without tools are those of the summariser."""
+    """A model with a window: it refuses at `factor` times what we count, and tells what we count, unless it
+    is one that tells nothing. Requests without tools are those of the summariser."""
 
     steps: list[Completed | Exception] = field(default_factory=list)
     summaries: list[Completed | Exception | asyncio.Event] = field(default_factory=list)
     window: int = 8_000
     factor: float = 1.0
+    told: bool = True
     handle: str = "test/model"
     requests: list[ModelRequest] = field(default_factory=list)
     asked: list[ModelRequest] = field(default_factory=list)
@@ -80,7 +81,7 @@ class Windowed:
         if isinstance(answer, Exception):
             raise answer
         output = message_tokens(answer.message)
-        yield Completed(answer.message, Usage(taken, output), answer.stop)
+        yield Completed(answer.message, Usage(taken, output) if self.told else Usage(), answer.stop)
 
     async def close(self) -> None:
         pass

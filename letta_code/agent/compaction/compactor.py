@@ -70,8 +70,8 @@ class Compactor:
         self._in_a_row = 0
 
     async def before(self, request: ModelRequest) -> bool:
-        """Compact if `request` would not fit, or the last answer crossed the threshold; returns whether
-        another request is to be made.
+        """Compact if `request` would not fit, or is over the threshold; returns whether another request is
+        to be made.
 
         Raises:
             ModelError: `request` does not fit and nothing helps, or no model can be reached.
@@ -130,8 +130,8 @@ class Compactor:
         if size + answer_room(info) > info.window:
             return "preflight"
         steps = self._session.conversation.history.steps_since_compaction
-        threshold = self._session.compaction.threshold * info.window
-        return "threshold" if steps and steps[-1].usage.context > threshold and not self._waits else None
+        full = size > self._session.compaction.threshold * info.window
+        return "threshold" if full and steps and not self._waits else None
 
     # One compaction -------------------------------------------------------------------------------
 
