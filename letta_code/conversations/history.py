@@ -21,6 +21,7 @@
     compaction    id, at, turn, trigger, mode, summary|null,      requests carry `summary` in the place of
                   first, words, shortened, before, after, usage,  what is before the entry `first`, and
                   model, revision                                 shorter results: `conversations.compaction`
+    spent         at, turn, model, usage                          what an answer took that was no summary
     undo          at, turn, turns, note                           files were changed back; the messages of
                                                                   `turns` are not part of it any more, and
                                                                   the next input tells the model `note`
@@ -267,7 +268,7 @@ class History:
                 self.extra = str(record["text"])
             case "conversation":
                 self.header = self.header or record
-            case "repair":
+            case "repair" | "spent":
                 pass
             case other:
                 self.problems.append(f"an unknown record {str(other)[:40]!r} was left out")

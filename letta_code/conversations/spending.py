@@ -58,6 +58,8 @@ def _take(found: Spending, record: Record) -> None:
         case "compaction":
             if record["model"]:
                 found.spent.append(_spent(record, record, str(record["model"]), kept=False))
+        case "spent":
+            found.spent.append(_spent(record, record, str(record["model"]), kept=False))
         case "turn":
             turn, told = int(record["turn"]), record.get("discarded") or ()
             found.ends[turn] = str(record["status"])

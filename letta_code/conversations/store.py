@@ -120,6 +120,10 @@ class Conversation:
         record = {"kind": "partial", "at": now(), "turn": self.turns, "step": step, "model": model}
         self._add(record | {"text": text, "thinking": thinking, "reason": reason})
 
+    def add_spent(self, model: str, usage: Usage) -> None:
+        """Record what an answer of `model` took that was for a summary and is none."""
+        self._add({"kind": "spent", "at": now(), "turn": self.turns, "model": model, "usage": dump(usage)})
+
     def mark_started(self, call_id: str, tool: str) -> None:
         """Record, on the disk, that a tool with effects is about to run."""
         self._add({"kind": "started", "call_id": call_id, "tool": tool}, sync=True)

@@ -18,7 +18,7 @@ from letta_code.agent.state import AgentStore
 from letta_code.conversations.history import History
 from letta_code.conversations.store import ConversationStore
 from letta_code.core.events import Compacted, Event, Notice
-from letta_code.core.messages import Message, ToolCall, ToolResult
+from letta_code.core.messages import Message, ToolCall, ToolResult, Usage
 from letta_code.errors import LettaError, ModelError, UsageError
 from letta_code.memory.git.repository import Author
 from letta_code.models.base import Completed, Model
@@ -228,6 +228,29 @@ async def test_a_summariser_that_is_no_use_costs_a_few_requests_and_the_turn_goe
     assert "Question 2, which is not special." in first.text
     assert rest[-1].text.startswith("Answer 7")
     assert_valid(seen(session))
+    await session.close()
+
+
+async def test_what_requests_for_summaries_took_is_on_record_whether_they_gave_one_or_not(
+    bench: Bench,
+) -> None:
+    other = Windowed([], [says(""), *[says(SUMMARY)] * 9], handle="test/other")
+    model = Windowed(summaries=[says(LONG * 3_000), *[says("")] * 3, says(SUMMARY), *[says("")] * 9])
+    session = await filled(bench, model, 20, 110)
+    modes = [item.mode for item in session.conversation.history.compactions]
+    assert "cut" in modes
+    assert "sliding_window" in modes
+    with pytest.raises(LettaError, match="no summary could be had"):
+        await session.compact("", lambda _: None)
+    session.summariser = Fallback("test/other", lambda: other)
+    model.summaries = [says(" ")]
+    made = await session.compact("", lambda _: None)
+    assert made is not None
+    assert made.cost_usd == (made.usage.input + made.usage.output) / 1_000_000
+    store = ConversationStore(bench.paths)
+    for one in (model, other):
+        spent = store.spending(bench.state.key, session.conversation.id).spent
+        assert sum((item.usage for item in spent if item.model == one.handle), Usage()) == one.took
     await session.close()
 
 

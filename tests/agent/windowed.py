@@ -56,6 +56,7 @@ class Windowed:
     requests: list[ModelRequest] = field(default_factory=list)
     asked: list[ModelRequest] = field(default_factory=list)
     refused: int = 0
+    took: Usage = field(default_factory=Usage)
 
     @property
     def info(self) -> ModelInfo:
@@ -81,7 +82,9 @@ class Windowed:
         if isinstance(answer, Exception):
             raise answer
         output = message_tokens(answer.message)
-        yield Completed(answer.message, Usage(taken, output) if self.told else Usage(), answer.stop)
+        usage = Usage(taken, output) if self.told else Usage()
+        self.took += usage
+        yield Completed(answer.message, usage, answer.stop)
 
     async def close(self) -> None:
         pass

@@ -7,7 +7,7 @@ it is interrupted or fails, the conversation is as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
@@ -46,11 +46,14 @@ _HINT = "start a new conversation (letta --new, in a chat /new), or use a model 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What was decided: the plan, the words that stand for what goes, and the model that wrote them."""
+    """What was decided: the plan, the words that stand for what goes, the model that wrote them, and what it
+    took."""
 
     plan: Plan
     words: str = ""
     model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = 0.0
 
 
 class Compactor:
@@ -146,7 +149,6 @@ class Compactor:
             limit = window - answer_room(self._asking.model.info)
             task = replace(task, room=replace(task.room, limit=limit))
             found = plans(task)
-        usage, cost = self._asking.usage, self._asking.cost
         made = await self._made(task, trigger, found, instructions)
         if made is None:
             return None
@@ -154,18 +156,17 @@ class Compactor:
             message = await self._message(task, made)
             if made.words and message is None:
                 self._session.reminder.forget()
+                self._session.conversation.add_spent(made.model, made.usage)
                 return None
-            spent = _difference(self._asking.usage, usage)
             after = made.plan.kept + (0 if message is None else task.measure(message))
-            self._record(task, made, trigger, message, (size, after), spent)
+            self._record(task, made, trigger, message, (size, after))
         except BaseException:
             self._session.reminder.forget()  # what was to be told did not reach the conversation
             raise
         self._in_a_row += 1
         plan = made.plan
-        own = None if cost is None or self._asking.cost is None else self._asking.cost - cost
         gone = sum(not item.is_summary for item in task.items[: plan.cut]) - bool(plan.words)
-        done = Compacted(trigger, plan.mode, size, after, gone, made.words, spent, own)
+        done = Compacted(trigger, plan.mode, size, after, gone, made.words, made.usage, made.cost)
         self._emit(done)
         return done
 
@@ -220,8 +221,8 @@ class Compactor:
                     told = True
                     self._emit(Notice("info", "the conversation is being summarised"))
                 try:
-                    words = await self._summary(task, plan, model, instructions)
-                    return _Made(plan, words, model.info.handle)
+                    words, usage = await self._summary(task, plan, model, instructions)
+                    return _Made(plan, words, model.info.handle, usage, model.info.cost(usage))
                 except Unusable as problem:
                     reason = str(problem)
                 except ModelError as error:
@@ -258,8 +259,8 @@ class Compactor:
             self._emit(Notice("warning", f"{other.handle} cannot write the summary: {error.message}"))
             return [model]
 
-    async def _summary(self, task: Task, plan: Plan, model: Model, instructions: str) -> str:
-        """A summary of what `plan` takes out of sight.
+    async def _summary(self, task: Task, plan: Plan, model: Model, instructions: str) -> tuple[str, Usage]:
+        """A summary of what `plan` takes out of sight, and what it took.
 
         Raises:
             Unusable: the answer is none. ModelError: there is no answer.
@@ -277,17 +278,22 @@ class Compactor:
 
     async def _asked(
         self, task: Task, plan: Plan, model: Model, prompt: str, size: tuple[int, int], instructions: str
-    ) -> str:
+    ) -> tuple[str, Usage]:
         """The answer to one request for a summary; `size` is tokens of what it is made of, and words."""
         room, words = size
         text = summarising.material(_going(task, plan), max(200, room), estimated_tokens)
         asked = Message("user", (Text(summarising.question(text, words, instructions)),), "harness")
         self._requests += 1
         request = ModelRequest((prompt,), (asked,), (), self._session.conversation.id)
-        found = summarising.summary_in(await self._asking.aside(model, request))
-        if estimated_tokens(found) > estimated_tokens(text):
-            raise Unusable("the summary was longer than what it was made of")
-        return found
+        completed = await self._asking.aside(model, request)
+        try:
+            found = summarising.summary_in(completed)
+            if estimated_tokens(found) > estimated_tokens(text):
+                raise Unusable("the summary was longer than what it was made of")
+        except Unusable:
+            self._session.conversation.add_spent(model.info.handle, completed.usage)
+            raise
+        return found, completed.usage
 
     async def _message(self, task: Task, made: _Made) -> Message | None:
         """The message that stands for what goes, with the facts that went with it; None when there is none,
@@ -321,7 +327,6 @@ class Compactor:
         trigger: CompactionTrigger,
         message: Message | None,
         sizes: tuple[int, int],
-        usage: Usage,
     ) -> None:
         plan, conversation = made.plan, self._session.conversation
         first = task.items[plan.cut].entry.id if message is not None and plan.cut < len(task.items) else ""
@@ -337,7 +342,7 @@ class Compactor:
                 plan.words,
                 plan.shortened,
                 *sizes,
-                usage,
+                made.usage,
                 made.model,
                 self._fresh().key.revision,
             )
@@ -359,12 +364,3 @@ def _sizes(messages: Sequence[Message], info: ModelInfo) -> list[int]:
 
 def _text_tokens(task: Task, text: str) -> int:
     return task.measure(Message("user", (Text(text),)))
-
-
-def _difference(after: Usage, before: Usage) -> Usage:
-    return Usage(
-        after.input - before.input,
-        after.output - before.output,
-        after.cache_read - before.cache_read,
-        after.cache_write - before.cache_write,
-    )
