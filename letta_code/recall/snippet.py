@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from letta_code.core.query import Query
-from letta_code.core.terms import TOKENIZER, Term, name_parts, terms
+from letta_code.core.terms import TOKENIZER, Term, indexed, name_parts, terms
 from letta_code.database import Database
 
 _WIDTH = 280  # characters
+_PART, _SHARED = 4_000, 500  # characters of a part of a long text, and of those that are in the next one, too
+_PARTS = 1 << 20  # parts that one text may have
 _BEGIN, _END = "\x02", "\x03"  # no term holds them
 
 
@@ -32,22 +35,52 @@ def snippets(database: Database, texts: list[str], query: Query) -> list[Snippet
     """For each text the part that has most of what `query` asks for. SQLite itself says where it is."""
     if not texts or not query.wanted:
         return [_snippet(text, []) for text in texts]
-    database.run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.shown USING fts5(text, tokenize='{TOKENIZER}')")
-    database.run("DELETE FROM temp.shown")
-    all_terms = [[*terms(text), None, *name_parts(text)] for text in texts]
-    database.run_many(
-        "INSERT INTO temp.shown (rowid, text) VALUES (?, ?)",
-        enumerate(" ".join(term.text if term else "\u00a6" for term in found) for found in all_terms),
-    )
-    rows = database.rows(
-        f"SELECT rowid, highlight(shown, 0, '{_BEGIN}', '{_END}') FROM temp.shown WHERE shown MATCH ?",
-        (query.any_of,),
-    )
-    marked: dict[int, str] = dict(rows)
-    return [
-        _snippet(text, _places(marked.get(index, ""), found))
-        for index, (text, found) in enumerate(zip(texts, all_terms, strict=True))
+    starts = _best_parts(database, texts, query)
+    ends = [start + _PART + _SHARED for start in starts]
+    all_terms = [
+        [*terms(part), None, *name_parts(part)]
+        for part in (text[start:end] for text, start, end in zip(texts, starts, ends, strict=True))
     ]
+    rows = enumerate(" ".join(term.text if term else "\u00a6" for term in found) for found in all_terms)
+    _fill(database, "shown", "", rows)
+    marked: dict[int, str] = dict(
+        database.rows(
+            f"SELECT rowid, highlight(shown, 0, '{_BEGIN}', '{_END}') FROM temp.shown WHERE shown MATCH ?",
+            (query.any_of,),
+        )
+    )
+    shown = []
+    for index, (text, found, at) in enumerate(zip(texts, all_terms, starts, strict=True)):
+        places = _places(marked.get(index, ""), found)
+        shown.append(_snippet(text, [(at + start, at + end) for start, end in places]))
+    return shown
+
+
+def _best_parts(database: Database, texts: list[str], query: Query) -> list[int]:
+    """Where in each text its best part begins: to take apart all of a long one would take seconds."""
+    if max(map(len, texts)) <= _PART + _SHARED:
+        return [0] * len(texts)
+    rows = (
+        (index * _PARTS + start // _PART, indexed(text[start : start + _PART + _SHARED]))
+        for index, text in enumerate(texts)
+        if len(text) > _PART + _SHARED
+        for start in range(0, len(text), _PART)
+    )
+    _fill(database, "parts", ", content=''", rows)
+    ranked = database.rows(
+        "SELECT rowid FROM temp.parts WHERE parts MATCH ? ORDER BY bm25(parts), rowid", (query.any_of,)
+    )
+    best: dict[int, int] = {}
+    for (number,) in ranked:
+        best.setdefault(number // _PARTS, number % _PARTS * _PART)
+    return [best.get(index, 0) for index in range(len(texts))]
+
+
+def _fill(database: Database, name: str, options: str, rows: Iterable[tuple[int, str]]) -> None:
+    """Make the table `name` anew with these texts by their numbers, beside the index and only for us."""
+    database.run(f"DROP TABLE IF EXISTS temp.{name}")
+    database.run(f"CREATE VIRTUAL TABLE temp.{name} USING fts5(text, tokenize='{TOKENIZER}'{options})")
+    database.run_many(f"INSERT INTO temp.{name} (rowid, text) VALUES (?, ?)", rows)
 
 
 def _places(marked: str, found: list[Term | None]) -> list[tuple[int, int]]:
@@ -84,14 +117,18 @@ def _snippet(text: str, places: list[tuple[int, int]]) -> Snippet:
 
 
 def _window(text: str, places: list[tuple[int, int]]) -> tuple[int, int]:
-    """The part of `text` with most places in it, a little before the first of them."""
+    """The part of `text` with most different words in its places, from a little before the first of them."""
     if len(text) <= _WIDTH or not places:
         return 0, min(len(text), _WIDTH)
     starts = [start for start, _ in places]
+    words = [text[start:end].casefold() for start, end in places]
     room = _WIDTH * 3 // 4
-    best = max(
-        range(len(places)), key=lambda index: (bisect_left(starts, starts[index] + room) - index, -index)
-    )
+
+    def worth(index: int) -> tuple[int, int, int]:
+        within = words[index : bisect_left(starts, starts[index] + room)]
+        return len(set(within)), len(within), -index
+
+    best = max(range(len(places)), key=worth)
     start = max(0, min(starts[best] - _WIDTH // 4, len(text) - _WIDTH))
     space = text.find(" ", start, starts[best]) if start else -1
     start = space + 1 if 0 <= space < start + 20 else start

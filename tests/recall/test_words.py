@@ -178,3 +178,17 @@ def test_the_snippet_is_the_part_with_most_of_the_words(tmp_path: Path) -> None:
     assert shown.startswith("… ")
     assert shown.endswith(" …")
     assert len(shown) < 400
+
+
+def test_what_is_far_inside_a_long_message_is_shown(tmp_path: Path) -> None:
+    memories = Memories.at(tmp_path)
+    filler = "getLorem ipsum 记忆 "
+    marks = [f"bird{number} fish{number}" for number in range(9)]
+    said = "".join(f"{filler * (200 + 37 * number)}the {mark} fly " for number, mark in enumerate(marks))
+    memories.told(f"{said}{filler * 20_000}the last word: 系统猫狗")
+    for mark in marks:
+        (hit,) = memories.search(f'"{mark}"').hits
+        assert f"the [{mark}] fly" in hit.snippet.marked("[", "]")
+        assert len(hit.snippet.pieces) == 3
+    (hit,) = memories.search("last getLorem 猫狗").hits
+    assert hit.snippet.marked("[", "]").endswith("the [last] word: 系统[猫狗]")
