@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 TOKENIZER = "porter ascii"
 LONGEST = 64
@@ -44,13 +45,12 @@ _WRITTEN = re.compile("[A-Za-z0-9\u0080-\U0010ffff]+")
 _CLUSTER = re.compile("(?s).[\u0300-\u036f\u3099\u309a\uff9e\uff9f\u1160-\u11ff]*")
 _HUMP = re.compile("[a-z][A-Z]|[A-Z]{2}[a-z]")
 _NAME = re.compile(
-    f"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*?(?:{_HUMP.pattern}))[A-Za-z0-9]{{3,{LONGEST}}}(?![A-Za-z0-9])"
+    f"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*?(?:{_HUMP.pattern}))[A-Za-z0-9]{{2,{LONGEST}}}(?![A-Za-z0-9])"
 )
 _NAME_PART = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """A term and where in the text it stands. `last`: the last character of a run, alone; `first`: there
     is nothing of the run before it."""
 
@@ -73,7 +73,7 @@ def indexed(text: str) -> str:
     if _HUMP.search(text) is None:
         return body
     parts = [part for name in dict.fromkeys(_NAME.findall(text)) for part in _NAME_PART.findall(name)]
-    return f"{body} {_PARTS} {' '.join(parts)}"
+    return f"{body} {_PARTS} {' '.join(parts)}" if parts else body
 
 
 def terms(text: str) -> list[Term]:
@@ -86,7 +86,7 @@ def terms(text: str) -> list[Term]:
         folded: list[str] = []
         places: list[tuple[int, int]] = []
         for cluster in _CLUSTER.finditer(written[0]):
-            characters = _folded(cluster[0])
+            characters = _folded_cluster(cluster[0])
             folded.append(characters)
             place = (written.start() + cluster.start(), written.start() + cluster.end())
             places += [place] * len(characters)
@@ -126,6 +126,11 @@ def _terms(folded: str) -> Iterator[Term]:
         for index in range(start, end - 1):
             yield Term(folded[index : index + 2], index, index + 2)
         yield Term(folded[end - 1], end - 1, end, last=True, first=end - start == 1)
+
+
+@lru_cache(4096)
+def _folded_cluster(text: str) -> str:
+    return _folded(text)
 
 
 def _folded(text: str) -> str:

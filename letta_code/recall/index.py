@@ -25,7 +25,7 @@ from letta_code.conversations.transcript import parse_line
 from letta_code.core.ids import AgentKey
 from letta_code.core.messages import Message
 from letta_code.core.terms import TOKENIZER, indexed
-from letta_code.database import Database, Schema
+from letta_code.database import Database, Row, Schema
 from letta_code.errors import UsageError
 from letta_code.paths import Paths
 from letta_code.recall.reading import Left, Messages, pieces
@@ -54,6 +54,7 @@ SCHEMA = Schema(
     ),
     derived=True,
 )
+_ENDING = ".jsonl"
 _TRANSCRIPT = re.compile(r"conv-[a-z0-9-]{1,75}\.jsonl")
 _MARK = 256  # bytes at the beginning and before the end of what was read
 _NEVER = 1 << 62
@@ -73,12 +74,11 @@ class Status:
 
 
 class _File(NamedTuple):
-    """A transcript as it lies on the disk: what tells whether it changed is size, time and inode."""
+    """A transcript to be read."""
 
     key: AgentKey
     id: str
     path: str
-    state: tuple[int, int, int]
 
 
 @dataclass(slots=True)
@@ -148,22 +148,18 @@ def _stale(database: Database, paths: Paths, key: AgentKey | None) -> list[_File
     gone: list[int] = []
     owners = _owners(paths) if key is None else [key]
     for owner in owners:
-        known = {
-            conversation: (number, state)
-            for number, conversation, *state in database.rows(
-                "SELECT number, id, size, changed, inode FROM conversation WHERE org = ? AND agent = ?",
-                (owner.org, owner.agent),
-            )
-        }
-        for file in _files(paths, owner):
-            number, state = known.pop(file.id, (0, None))
-            if state != [*file.state]:
-                stale.append((number == 0, _created(file.path) if number == 0 else "", number, file))
-        gone += [number for number, _ in known.values()]
+        rows = database.rows(
+            "SELECT id, size, changed, inode, number FROM conversation WHERE org = ? AND agent = ?",
+            (owner.org, owner.agent),
+        )
+        known = {row[0] + _ENDING: row for row in rows}
+        for file, number in _changed(paths, owner, known):
+            stale.append((number == 0, _created(file.path) if number == 0 else "", number, file))
+        gone += [row[4] for row in known.values()]
     if key is None:
         present = {(owner.org, owner.agent) for owner in owners}
-        rows = database.rows("SELECT number, org, agent FROM conversation")
-        gone += [number for number, org, agent in rows if (org, agent) not in present]
+        found = database.rows("SELECT number, org, agent FROM conversation")
+        gone += [number for number, org, agent in found if (org, agent) not in present]
     if gone:
         with database.writing():
             for number in gone:
@@ -181,23 +177,28 @@ def _owners(paths: Paths) -> list[AgentKey]:
     return owners
 
 
-def _files(paths: Paths, owner: AgentKey) -> Iterator[_File]:
-    """The transcripts of an agent. Before each search each of them is looked at: one `stat`, little else."""
+def _changed(paths: Paths, owner: AgentKey, known: dict[str, Row]) -> Iterator[tuple[_File, int]]:
+    """An agent's transcripts that are not as they were, with their number (0 for a new one). Those that are
+    there are taken out of `known`. This is done before each search: one `stat` for each, little else."""
     try:
         found = os.scandir(paths.conversations(owner))
     except (FileNotFoundError, NotADirectoryError):
         return
     with found:
         for item in found:
-            if _TRANSCRIPT.fullmatch(item.name):
-                try:
-                    yield _File(owner, item.name[: -len(".jsonl")], item.path, _state(item.stat()))
-                except OSError:  # deleted at this moment
-                    continue
-
-
-def _state(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_size, status.st_mtime_ns, status.st_ino
+            name = item.name
+            if not name.endswith(_ENDING):
+                continue
+            try:
+                status = item.stat()
+            except OSError:  # deleted at this moment
+                continue
+            row = known.pop(name, None)
+            if row is not None:
+                if (status.st_size, status.st_mtime_ns, status.st_ino) != row[1:4]:
+                    yield _File(owner, row[0], item.path), row[4]
+            elif _TRANSCRIPT.fullmatch(name):
+                yield _File(owner, name.removesuffix(_ENDING), item.path), 0
 
 
 def _created(path: str) -> str:
@@ -219,7 +220,7 @@ def _read_some(database: Database, file: _File, batch: _Batch) -> bool:
 
 
 def _read_on(database: Database, file: _File, stream: BinaryIO, batch: _Batch) -> bool:
-    state = _state(os.fstat(stream.fileno()))
+    status = os.fstat(stream.fileno())
     number, read, following = _place(database, file, stream)
     end, first, last = True, _NEVER, -_NEVER
     for piece in pieces(stream, read):
@@ -238,7 +239,15 @@ def _read_on(database: Database, file: _File, stream: BinaryIO, batch: _Batch) -
     database.run(
         """UPDATE conversation SET size = ?, changed = ?, inode = ?, read = ?, mark = ?, next = ?,
            first = min(first, ?), last = max(last, ?) WHERE number = ?""",
-        (*(state if end else (0, 0, 0)), read, _mark(stream, read), following, first, last, number),
+        (
+            *((status.st_size, status.st_mtime_ns, status.st_ino) if end else (0, 0, 0)),
+            read,
+            _mark(stream, read),
+            following,
+            first,
+            last,
+            number,
+        ),
     )
     return end
 

@@ -15,7 +15,7 @@ from letta_code.recall.reading import entries_at
 from letta_code.recall.snippet import Snippet, snippets
 from letta_code.recall.words import COLUMNS, ROLES, Role, readable
 
-_RANKED = 1_500
+_RANKED = 1_000
 """Of more matches than this only the last ones are ranked: all have the words, and ranking takes time."""
 _COMMON = 4_000  # messages with a word that says little
 _SOME = 12_000  # matches that are ranked where only some of the words are found
