@@ -87,6 +87,7 @@ grep -f/etc/passwd a.py
 grep --file=/etc/passwd a.py
 grep --fil /etc/passwd a.py
 grep --fil=a.py /etc/passwd
+grep -r $UNSET src
 grep --fixed-strings x /etc/passwd
 grep -hm 1 x /etc/passwd
 grep -rnf/etc/passwd a.py

@@ -28,8 +28,9 @@ from letta_code.tools.shell_code.paths import (
     listed,
     unknown_names,
 )
-from letta_code.tools.shell_code.reach import TooMany, Wanted, brings_a_repository, reached
+from letta_code.tools.shell_code.reach import TooMany, brings_a_repository, reached
 from letta_code.tools.shell_code.reading import exposed, is_sink, reads
+from letta_code.tools.shell_code.searching import Wanted
 from letta_code.tools.shell_code.syntax import Redirect, ShellCode, SimpleCommand, parse
 from letta_code.tools.shell_code.wrappers import base_name, normalised
 

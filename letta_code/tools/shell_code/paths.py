@@ -14,6 +14,7 @@ from glob import iglob
 from itertools import islice
 from pathlib import Path
 
+from letta_code.tools.shell_code.searching import read_options
 from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand
 from letta_code.tools.shell_code.wrappers import base_name
 
@@ -27,19 +28,6 @@ _NO_PATHS = frozenset(
         *("nproc", "printf", "ps", "pwd", "seq", "sleep", "tr", "true", "type", "uname", "uptime"),
         *("which", "whoami", "xargs"),
     }
-)
-_WITH_PATTERN = {  # the letters of their options that take a value
-    **dict.fromkeys(("grep", "egrep", "fgrep"), "ABCDdefm"),
-    **{"rg": "ABCEMTdefgjmrt", "sed": "efl", "jq": "fL"},
-    **dict.fromkeys(("awk", "gawk", "mawk"), "Fvf"),
-}
-_FLAGS = re.compile(  # and the long ones that take none
-    r"--(?:no-[a-z-]+|count|extended-regexp|files|files-with(?:out)?-match(?:es)?|fixed-strings|hidden|ignore-case"
-    r"|invert-match|json|line-number|line-regexp|multiline|only-matching|perl-regexp|quiet|raw-output|recursive"
-    r"|silent|smart-case|unrestricted|with-filename|word-regexp)"
-)
-_WITH_VALUE = re.compile(
-    r"--(?:after-context|before-context|context|exclude|exclude-dir|i?glob|include|max-count|max-depth|type)"
 )
 _VALUES = {  # letters of options whose values are no paths
     **dict.fromkeys(("grep", "egrep", "fgrep"), "ABCme"),
@@ -186,7 +174,7 @@ def _known_words(simple: SimpleCommand) -> list[str]:
     name, words = base_name(simple.argv[0] or ""), list(simple.argv[1:])
     if name in _NO_PATHS:
         return []
-    pattern = pattern_at(simple)
+    pattern = _pattern_at(simple)
     kept: list[str] = []
     letters = _VALUES.get(name, "\0")
     skip = False
@@ -201,31 +189,13 @@ def _known_words(simple: SimpleCommand) -> list[str]:
     return kept
 
 
-def pattern_at(simple: SimpleCommand) -> int | None:
-    """The place among the arguments of what to search for, or of a program for `sed`, `awk`, `jq`; -1 when
-    there is none, None when it is not sure."""
-    name, words = base_name(simple.argv[0] or ""), simple.argv[1:]
-    valued = _WITH_PATTERN.get(name)
-    if valued is None:
-        return 0 if name == "git" and words and words[0] and words[0].isalpha() else -1
-    first, skip, ended, given = -1, False, False, False
-    for index, part in enumerate(words):
-        if skip:
-            skip = False
-        elif part is None and any(choice.startswith("-") for choice in simple.choices):
-            return None
-        elif part is None or ended or not part.startswith("-") or part == "-":
-            first = index if first < 0 else first
-        elif part == "--":
-            ended = True
-        elif part.startswith("--"):
-            skip = bool(_WITH_VALUE.fullmatch(part))
-            if not skip and "=" not in part and not _FLAGS.fullmatch(part):
-                return None
-            given = given or bool(re.match(r"--(?:fil?e?=|files\Z|reg)", part))
-        elif letter := re.match(rf"-[^{valued}]*([{valued}])(.*)", part, re.DOTALL):
-            given, skip = given or letter[1] in "ef", not letter[2]
-    return -1 if given else first
+def _pattern_at(simple: SimpleCommand) -> int:
+    """The place among the arguments of a word that is no path, before all others; -1 when there is none, or
+    it is not sure."""
+    if search := read_options(simple):
+        return search.pattern
+    first = simple.argv[1:2]
+    return 0 if base_name(simple.argv[0] or "") == "git" and first[0:1] and (first[0] or "").isalpha() else -1
 
 
 def unknown_names(simple: SimpleCommand) -> str:
@@ -239,7 +209,7 @@ def unknown_names(simple: SimpleCommand) -> str:
         return f"what `{name}` reads is only known when it runs"
     if not simple.unlisted:
         return ""
-    at = pattern_at(simple)
+    at = _pattern_at(simple)
     if (
         simple.unlisted == "inherited"
         and at is not None

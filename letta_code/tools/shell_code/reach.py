@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from letta_code.tools.shell_code.paths import Places, candidates, pattern_at
+from letta_code.tools.shell_code.paths import Places
+from letta_code.tools.shell_code.searching import Search, Wanted, only_lists, searching
 from letta_code.tools.shell_code.syntax import ShellCode, SimpleCommand
-from letta_code.tools.shell_code.words import braces
 from letta_code.tools.shell_code.wrappers import base_name
 
 MOST_ENTRIES = 20_000
@@ -25,10 +24,6 @@ _ONLY_NAMES = frozenset(
     {"ls", "stat", "file", "basename", "dirname", "realpath", "readlink", "echo", "printf"}
 )
 _COUNTS = frozenset({"wc", "du", "cksum", "md5sum", "sha1sum", "sha256sum", "sha512sum"})
-_HARMLESS_TYPES = frozenset(
-    {"c", "cpp", "css", "go", "html", "java", "js", "kotlin", "md", "php", "py", "ruby", "rust", "sh", "ts"}
-)
-"""Types of files of ripgrep that hold no secrets by their names."""
 _REPOSITORY = ("HEAD", "objects", "refs")
 
 
@@ -46,7 +41,7 @@ def reached(code: ShellCode, reading: list[SimpleCommand], places: Places) -> It
     prints = any(
         name not in _ONLY_NAMES | _COUNTS | {"find", "xargs", "cd", "git"}
         and None in simple.argv
-        and not _only_lists(simple)
+        and not only_lists(simple)
         for name, simple in zip(names, code.commands, strict=True)
     )
     for simple in reading:
@@ -54,13 +49,13 @@ def reached(code: ShellCode, reading: list[SimpleCommand], places: Places) -> It
         words = [part for part in simple.argv[1:] if part is not None]
         if name == "diff" and any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words):
             yield from _below(_folders(words, places), lambda file: True)
-        elif name in ("grep", "egrep", "fgrep") and _recursive(words) and not _only_lists(simple):
-            below = _below(_searched(simple, places), Wanted.by(simple))
-            yield from (path for path in below if not path.is_symlink())
-        elif name == "rg" and not _only_lists(simple):
-            for path in _below(_searched(simple, places), wanted := Wanted.by(simple)):
-                dotted = any(part.startswith(".") for part in path.parts[-2:])
-                if (not dotted or wanted.shows_hidden(path.name)) and not path.is_symlink():
+        elif (search := searching(simple)) and not only_lists(simple):
+            wanted, folders = Wanted.by(simple), _searched(simple, search, places)
+            roots = [os.path.realpath(folder).rstrip("/") for folder in folders]
+            for path in _below(folders, wanted):
+                inside = [str(path)[len(root) :] for root in roots if f"{path}".startswith(f"{root}/")]
+                dotted = all("/." in each for each in inside)
+                if (name != "rg" or not dotted or wanted.shows_hidden(path.name)) and not path.is_symlink():
                     yield path
         elif name == "find" and prints and any(part.startswith(("-exec", "-ok")) for part in words):
             yield from _below(
@@ -100,25 +95,12 @@ def _words(simple: SimpleCommand) -> list[str]:
     return [part for part in simple.argv[1:] if part is not None]
 
 
-def _only_lists(simple: SimpleCommand) -> bool:
-    name, words = _name(simple), _words(simple)
-    valued = {"rg": "A-FMTdefgjmrt", "grep": "A-Ddefm"}.get(name.removeprefix("e").removeprefix("f"))
-    return (
-        valued is not None
-        and "--json" not in words
-        and any(re.match(rf"-[^{valued}-]*[lLcq]|--(?:files|count|quiet)", part) for part in words)
-    )
-
-
-def _recursive(words: list[str]) -> bool:
-    return any(re.match(r"-[A-Za-z]*r|--rec", part) for part in words)
-
-
-def _searched(simple: SimpleCommand, places: Places) -> list[Path]:
-    """The folders that `grep -r` or `rg` goes through; where it is, too, when what looks like one of them may
-    be what it searches for."""
-    found = _folders([*candidates(simple), *simple.choices], places)
-    return found if pattern_at(simple) is not None else [*found, *places.folders]
+def _searched(simple: SimpleCommand, search: Search, places: Places) -> list[Path]:
+    """The folders that `grep -r` or `rg` goes through; where it is, too, when it names none for sure."""
+    known = [word for word in search.operands if word is not None]
+    named = [path for word in known for path in places.paths(word, globs=True) if path.is_dir()]
+    sure = search.sure and 0 < len(known) == len(search.operands)
+    return named if sure else [*named, *places.folders]
 
 
 def _folders(words: list[str], places: Places) -> list[Path]:
@@ -130,60 +112,6 @@ def _folders(words: list[str], places: Places) -> list[Path]:
 def _before_options(words: list[str]) -> list[str]:
     end = next((at for at, part in enumerate(words) if part.startswith(("-", "(", "!"))), len(words))
     return words[:end]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which files `grep -r` or `rg` looks at by their names, as far as the options are understood. Where
-    something is included, what is excluded does not matter here. `hidden`: names with a dot, too."""
-
-    included: tuple[str, ...]
-    excluded: tuple[str, ...]
-    hidden: bool
-
-    @classmethod
-    def by(cls, simple: SimpleCommand) -> Wanted:
-        """What the options of this command say."""
-        included, excluded = list[str](), list[str]()
-        words = simple.argv[1:]
-        for part, behind in zip((*words, *simple.choices), (*words[1:], None, *simple.choices), strict=False):
-            option = re.match(
-                r"(?:(-g|-t)(.+)?|(--i?glob|--type|--include|--exclude)(?:=(.*))?)\Z", part or ""
-            )
-            if option is None:
-                if re.match(r"-[A-Za-z]*[gt]|--(?:inc|type)", part or ""):
-                    included.append("*")
-                continue
-            name = option[1] or option[3]
-            value = option[2] or option[4] or behind or ("" if name == "--exclude" else "*")
-            if name in ("-t", "--type"):
-                included.append(f"*.{value}" if value in _HARMLESS_TYPES else "*")
-            elif name == "--exclude" or value.startswith("!"):
-                excluded.append(value.removeprefix("!"))
-            else:
-                included += _last_parts(value)
-        exact = [glob for glob in excluded if not re.search(r"[/{\[\\]", glob)]
-        hidden = any(re.match(r"-[A-Za-z]*[u.]|--(?:hid|unr)", part) for part in _words(simple))
-        return cls(tuple(included), tuple(exact), hidden)
-
-    def __call__(self, name: str) -> bool:
-        """Whether a file of this name may be looked at."""
-        if self.included:
-            return self._includes(name)
-        return not any(fnmatchcase(name, glob) for glob in self.excluded)
-
-    def shows_hidden(self, name: str) -> bool:
-        """Whether `rg` looks at this name, which begins with a dot: what it is asked for is not hidden."""
-        return self.hidden or self._includes(name)
-
-    def _includes(self, name: str) -> bool:
-        return any(fnmatchcase(name.casefold(), glob.casefold()) for glob in self.included)
-
-
-def _last_parts(glob: str) -> tuple[str, ...]:
-    """What a glob says about the last part of a path; what is not understood stands for every name."""
-    last = glob.rstrip("/").rsplit("/", 1)[-1]
-    return ("*",) if last in ("", "**") or re.search(r"[\[\\]", glob) else braces(last) or ("*",)
 
 
 def _find_filter(simple: SimpleCommand) -> Callable[[str], bool]:

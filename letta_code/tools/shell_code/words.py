@@ -197,19 +197,20 @@ class Variables:
         return tuple(map("".join, product(*parts))) if size <= _MOST else None
 
     def only_inherited(self, node: Node) -> bool:
-        """Whether the word depends on nothing but variables that this command does not set."""
-        pending = [node]
+        """Whether this is one word, in quotes, that depends on nothing but variables that this command does
+        not set. Without quotes it may become none, or many."""
+        pending = [node] if node.type == "string" else []
         while pending:
             inner = pending.pop()
             if inner.type in ("simple_expansion", "expansion"):
                 name = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", text_of(inner))
                 if name is None or name[1] in self.values or _SET_BY_BASH.match(name[1]):
                     return False
-            elif inner.type not in ("string", "concatenation", "word", "raw_string", "string_content", '"'):
+            elif inner.type not in ("string", "string_content", '"'):
                 return False
             else:
                 pending.extend(inner.children)
-        return True
+        return node.type == "string"
 
 
 def braces(text: str) -> Values:
