@@ -236,6 +236,8 @@ def _hits(database: Database, paths: Paths, wanted: Wanted, matches: list[_Match
     texts = [readable(entry.message) for _, entry in found]
     hits = []
     for (match, entry), snippet in zip(found, snippets(database, texts, wanted.query), strict=True):
+        if wanted.query.wanted and not snippet.hits:
+            continue
         agent, conversation = reader.owner(match.id // SPAN)
         before = reader.neighbours(match.id, wanted.before, before=True)
         after = reader.neighbours(match.id, wanted.after, before=False)

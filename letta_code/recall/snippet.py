@@ -25,6 +25,11 @@ class Snippet:
     cut_before: bool = False
     cut_after: bool = False
 
+    @property
+    def hits(self) -> tuple[str, ...]:
+        """What was searched for, as it is written here."""
+        return self.pieces[1::2]
+
     def marked(self, begin: str, end: str) -> str:
         """The text with `begin` and `end` around what was searched for."""
         words = "".join(f"{begin}{piece}{end}" if n % 2 else piece for n, piece in enumerate(self.pieces))

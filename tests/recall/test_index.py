@@ -103,6 +103,17 @@ def test_a_transcript_that_was_cut_replaced_or_touched_is_read_rightly(memories:
     assert memories.search("egret").total == 4
 
 
+def test_a_word_that_was_taken_out_of_a_transcript_by_hand_is_not_found(memories: Memories) -> None:
+    conversation = memories.told("begin", "the secret is heron", "end")
+    path = memories.paths.conversation(KEY, conversation.id)
+    assert memories.search("heron").total == 1
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"heron", b"-----"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert memories.search("heron").hits == ()
+    assert memories.texts("secret") == ["the secret is -----"]
+
+
 def test_a_kill_in_the_middle_of_indexing_loses_and_doubles_nothing(memories: Memories) -> None:
     for _ in range(2):
         memories.many(1_600, "heron number")
