@@ -154,13 +154,21 @@ class Counter:
         self._answered[self._handle] = answered
         self._forget(request)
 
+    def estimate(self, item: Message | ToolSpec) -> int:
+        """The bare estimate of one message or tool, made once as long as the same object is asked for."""
+        if (found := self._sizes.get(id(item))) is not None:
+            return found[1]
+        size = spec_tokens(item) if isinstance(item, ToolSpec) else message_tokens(item, self._info)
+        self._sizes[id(item)] = item, size
+        return size
+
     def message_tokens(self, message: Message) -> int:
         """About how many tokens `message` takes in a request to the model that is used."""
-        return round(self.ratio * self._size(message))
+        return round(self.ratio * self.estimate(message))
 
     def spec_tokens(self, spec: ToolSpec) -> int:
         """About how many tokens a tool's name, description and schema take."""
-        return round(self.ratio * self._size(spec))
+        return round(self.ratio * self.estimate(spec))
 
     def text_tokens(self, text: str) -> int:
         """About how many tokens `text` takes."""
@@ -199,7 +207,7 @@ class Counter:
         message = request.messages[shared]
         if message.role != "assistant":
             return 0.0
-        estimated = self.ratio * self._size(message)
+        estimated = self.ratio * self.estimate(message)
         thoughts = [block for block in message.blocks if isinstance(block, Thinking)]
         whole = all(self._sent(block) for block in thoughts)
         # An output that is far more than what is sent back of it was thinking that nobody will see again.
@@ -220,15 +228,7 @@ class Counter:
         return _texts(request.system) + self._of(request.tools) + self._of(request.messages)
 
     def _of(self, items: Sequence[Message] | Sequence[ToolSpec]) -> int:
-        return sum(map(self._size, items))
-
-    def _size(self, item: Message | ToolSpec) -> int:
-        """The estimate of one message or tool, made once as long as the same object is asked for."""
-        if (found := self._sizes.get(id(item))) is not None:
-            return found[1]
-        size = spec_tokens(item) if isinstance(item, ToolSpec) else message_tokens(item, self._info)
-        self._sizes[id(item)] = item, size
-        return size
+        return sum(map(self.estimate, items))
 
     def _forget(self, request: ModelRequest) -> None:
         """Keep only what requests still hold, before the sizes of old messages pile up."""

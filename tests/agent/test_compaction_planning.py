@@ -13,8 +13,8 @@ from letta_code.conversations.history import Entry
 from letta_code.core.messages import Image, Message, Text, ToolCall, ToolResult
 
 WORD = "word "
-STEP = st.lists(st.tuples(st.integers(0, 3_000), st.booleans()), max_size=2)
-TURN = st.tuples(st.integers(1, 1_500), st.lists(STEP, max_size=3))
+STEP = st.lists(st.tuples(st.integers(0, 1_200), st.booleans()), max_size=2)
+TURN = st.tuples(st.integers(1, 600), st.lists(STEP, max_size=3))
 
 
 def conversation(turns: list[tuple[int, list[list[tuple[int, bool]]]]], summary: bool) -> list[Item]:
@@ -45,8 +45,8 @@ def conversation(turns: list[tuple[int, list[list[tuple[int, bool]]]]], summary:
 @given(
     turns=st.lists(TURN, min_size=1, max_size=5),
     summary=st.booleans(),
-    window=st.integers(1_000, 20_000),
-    floor=st.integers(0, 4_000),
+    window=st.integers(1_000, 8_000),
+    floor=st.integers(0, 1_600),
     mode=st.sampled_from(["sliding_window", "all"]),
     running=st.booleans(),
     forced=st.booleans(),

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from letta_code.agent.counting import message_tokens, spec_tokens
+from letta_code.agent.counting import Counter, message_tokens
 from letta_code.agent.session import Session
 from letta_code.core.messages import Message, StopReason, Text, ToolCall, Usage
-from letta_code.core.tokens import estimated_tokens
 from letta_code.core.tooling import ToolOutput
 from letta_code.errors import ModelError
 from letta_code.models.base import Completed, ModelInfo, ModelPart, ModelRequest, Price
@@ -27,14 +26,6 @@ class Big(Look):
     async def run(self, arguments: DoArguments, call: Call) -> ToolOutput:
         self.ran.append(call.id)
         return ToolOutput.of(f"begin {LONG * int(arguments.how)}end")
-
-
-def size(request: ModelRequest) -> int:
-    return (
-        sum(map(estimated_tokens, request.system))
-        + sum(map(spec_tokens, request.tools))
-        + sum(map(message_tokens, request.messages))
-    )
 
 
 def says(text: str, *calls: ToolCall, stop: StopReason = "end_turn") -> Completed:
@@ -57,6 +48,7 @@ class Windowed:
     asked: list[ModelRequest] = field(default_factory=list)
     refused: int = 0
     took: Usage = field(default_factory=Usage)
+    counter: Counter = field(default_factory=Counter)
 
     @property
     def info(self) -> ModelInfo:
@@ -64,7 +56,7 @@ class Windowed:
         return ModelInfo(self.handle, "test", "model", "anthropic", self.window, 1_000, True, price=price)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        taken = size(request)
+        taken = self.counter.request(request)
         if taken * self.factor > self.window:
             self.refused += 1
             raise ModelError(f"prompt is too long: {taken} tokens", "context_overflow", status=400)

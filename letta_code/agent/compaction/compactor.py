@@ -174,14 +174,15 @@ class Compactor:
         session, info = self._session, self._asking.model.info
         history = session.conversation.history
         system = (self._fresh().system, *request.system[1:])
-        unit = size / max(1, _fixed(request.system, request) + sum(_sizes(request.messages, info)))
+        estimate = session.counter.estimate
+        unit = size / max(1, _fixed(request.system, request) + sum(map(estimate, request.messages)))
         whole = {entry.id: entry.message for entry in history.entries}
 
         def measure(message: Message) -> int:
             return ceil(unit * message_tokens(message, info))
 
         items = [
-            Item(entry, measure(entry.message), whole.get(entry.id, entry.message))
+            Item(entry, ceil(unit * estimate(entry.message)), whole.get(entry.id, entry.message))
             for entry in history.visible
             if entry.message.role != "system"
         ]
@@ -356,10 +357,6 @@ def _going(task: Task, plan: Plan) -> list[Entry]:
 
 def _fixed(system: Sequence[str], request: ModelRequest) -> int:
     return sum(map(estimated_tokens, system)) + sum(map(spec_tokens, request.tools))
-
-
-def _sizes(messages: Sequence[Message], info: ModelInfo) -> list[int]:
-    return [message_tokens(message, info) for message in messages]
 
 
 def _text_tokens(task: Task, text: str) -> int:
