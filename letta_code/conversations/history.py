@@ -151,7 +151,8 @@ class History:
         """All of them, also those that an undo took back."""
         self.news: list[str] = []
         """What an undo did, as far as no input has told the model."""
-        self._told: dict[int, list[str]] = {}  # turn → the news that its input told
+        self.told: dict[int, list[str]] = {}
+        """Turn → the news that its input told."""
         self._gone: dict[int, int] = {}  # turn without messages → the turn after which an undo took them
         self._inputs: dict[int, int] = {}  # turn → index of its input in `entries`
         self._ends: dict[int, str] = {}  # turn → how it ended
@@ -253,7 +254,7 @@ class History:
                 )
                 self.turns = max(self.turns, entry.turn)
                 self.pending = None
-                self._told[entry.turn], self.news = self.news, []
+                self.told[entry.turn], self.news = self.news, []
                 self._inputs[entry.turn] = len(self.entries)
                 self.entries.append(entry)
             case "turn":
@@ -307,7 +308,7 @@ class History:
         index = self._inputs.get(turn)
         if record.get("dropped") and index is not None and index == len(self.entries) - 1:
             del self.entries[index]
-            self.news[:0] = self._told.pop(turn, [])
+            self.news[:0] = self.told.pop(turn, [])
             self.partials = [replace(item, before=min(item.before, index)) for item in self.partials]
             self._sights = [sight.moved(range(index)) for sight in self._sights]
 
@@ -316,7 +317,7 @@ class History:
         self.turns = max(self.turns, int(record["turn"]))
         self._gone |= {turn: self.turns for turn in turns if turn not in self._gone}
         for turn in sorted(turns, reverse=True):
-            self.news[:0] = self._told.pop(turn, [])
+            self.news[:0] = self.told.pop(turn, [])
         if note:
             self.news.append(note)
         if turns:

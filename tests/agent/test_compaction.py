@@ -417,6 +417,18 @@ async def test_compact_by_hand_follows_instructions_and_says_when_there_is_nothi
     await session.close()
 
 
+async def test_the_summariser_reads_what_an_undo_changed_back(bench: Bench) -> None:
+    model = Windowed(window=100_000)
+    session = await filled(bench, model, 3, compaction=CompactionSettings(mode="all"))
+    session.conversation.undo((), "The person changed back bridge.py as it was before turn 2.")
+    model.steps = [says("I see. " + LONG * 40)]
+    await bench.turn(session, "And?")
+    await session.compact("", lambda _: None)
+    (asked,) = model.asked
+    assert asked.messages[0].text.count("The person changed back bridge.py") == 1
+    await session.close()
+
+
 async def test_memory_that_changed_is_folded_in_and_updates_before_it_are_not_sent(bench: Bench) -> None:
     model = Windowed()
     session = await filled(bench, model, 2, 10)

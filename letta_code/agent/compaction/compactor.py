@@ -200,6 +200,19 @@ class Compactor:
             measure,
         )
 
+    def _going(self, task: Task, plan: Plan) -> list[Entry]:
+        """What `plan` takes out of sight, as it was, and the person's words to which its last part belongs.
+        What else they told the model (what an undo did) is nowhere but in their reminder, and goes along."""
+        told = self._session.conversation.history.told
+        found = []
+        for item in task.items[: plan.cut]:
+            message = item.whole
+            if message.role == "user" and not item.is_summary:
+                news = tuple(map(Text, told.get(item.entry.turn, ())))
+                message = replace(message, blocks=message.blocks + news)
+            found.append(replace(item.entry, message=message))
+        return found
+
     def _fresh(self) -> Prepared:
         """The prompt after a compaction."""
         history, info = self._session.conversation.history, self._asking.model.info
@@ -240,7 +253,7 @@ class Compactor:
             return None
         plan = replace(found[0], mode="cut")
         words = summarising.mechanical(
-            _going(task, plan), one_line(reason, 200), task.room.summary, partial(_text_tokens, task)
+            self._going(task, plan), one_line(reason, 200), task.room.summary, partial(_text_tokens, task)
         )
         return _Made(plan, words)
 
@@ -282,7 +295,7 @@ class Compactor:
     ) -> tuple[str, Usage]:
         """The answer to one request for a summary; `size` is tokens of what it is made of, and words."""
         room, words = size
-        text = summarising.material(_going(task, plan), max(200, room), estimated_tokens)
+        text = summarising.material(self._going(task, plan), max(200, room), estimated_tokens)
         asked = Message("user", (Text(summarising.question(text, words, instructions)),), "harness")
         self._requests += 1
         request = ModelRequest((prompt,), (asked,), (), self._session.conversation.id)
@@ -302,7 +315,7 @@ class Compactor:
         plan, session = made.plan, self._session
         if not made.words:
             return None
-        entries = [entry for entry in _going(task, plan) if entry.id != plan.words]
+        entries = [entry for entry in self._going(task, plan) if entry.id != plan.words]
         kept = [item.entry.message for item in task.items[plan.cut :]]
         most = min(plan.gone - 1, task.room.limit - plan.kept)
         for first in (True, False, None):
@@ -348,11 +361,6 @@ class Compactor:
                 self._fresh().key.revision,
             )
         )
-
-
-def _going(task: Task, plan: Plan) -> list[Entry]:
-    """What `plan` takes out of sight, as it was, and the person's words to which its last part belongs."""
-    return [replace(item.entry, message=item.whole) for item in task.items[: plan.cut]]
 
 
 def _fixed(system: Sequence[str], request: ModelRequest) -> int:
