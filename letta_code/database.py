@@ -86,7 +86,18 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """All statements of the block happen, or none. One process at a time is in such a block."""
-        self.run("BEGIN IMMEDIATE")
+        with self._transaction("IMMEDIATE"):
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """What the block reads is of one moment, whatever other processes write meanwhile."""
+        with self._transaction("DEFERRED"):
+            yield
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self.run(f"BEGIN {kind}")
         try:
             yield
             self.run("COMMIT")

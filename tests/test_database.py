@@ -22,6 +22,11 @@ def test_a_file_is_made_private_and_keeps_what_was_written_whole(tmp_path: Path)
         first.run("INSERT INTO note VALUES ('lost')")
         raise ValueError("stop")
     assert second.rows("SELECT text FROM note") == [("kept",)]
+    with second.reading():
+        assert second.rows("SELECT text FROM note") == [("kept",)]
+        first.run("INSERT INTO note VALUES ('later')")
+        assert second.rows("SELECT text FROM note") == [("kept",)]
+    assert len(second.rows("SELECT text FROM note")) == 2
     assert {stat.S_IMODE(file.stat().st_mode) & 0o077 for file in path.parent.iterdir()} == {0}
     first.close()
     second.close()

@@ -40,7 +40,8 @@ class Recall:
                 index.update(database, self._paths, wanted.agent, self._progress)
             except BusyDatabase:
                 self._say("another process is indexing: the newest messages may be missing")
-            return search(database, self._paths, wanted)
+            with database.reading():
+                return search(database, self._paths, wanted)
 
         return self._with(run)
 
