@@ -8,8 +8,9 @@ insertion or search that reaches the model.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from letta_code.archive.passages import ArchiveError, Counts, Passage, Stored, Wanted
 from letta_code.archive.store import ArchiveStore
@@ -19,9 +20,14 @@ from letta_code.errors import ModelError
 from letta_code.memory.secrets import found
 from letta_code.models.embeddings import Embedder
 
-_AT_ONCE = 32  # passages that get their vectors in one go
+_AT_ONCE = 32  # passages that get their vectors with one insertion or search
+_REQUEST = 8  # passages of one request
+_PATIENCE = 8.0  # seconds that an insertion or a search waits for vectors, each time that it asks
 _DEPTH = 50  # passages of each ranking that are joined, at least
 _FUSION = 60  # the usual constant of reciprocal rank fusion
+
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,8 @@ class Found:
 
 
 class Archive:
-    """The archive of the agent `key`. Without an `embedder` words alone are searched; `why` says why."""
+    """The archive of the agent `key`. Without an `embedder` words alone are searched; `why` says why. One
+    that takes longer than `patience` (seconds) is as good as none."""
 
     def __init__(
         self,
@@ -49,11 +56,13 @@ class Archive:
         key: AgentKey,
         embedder: Embedder | None = None,
         why: str = "no embedding model is set",
+        patience: float = _PATIENCE,
     ) -> None:
         self.store = store
         self.key = key
         self.embedder = embedder
         self._why = why
+        self._patience = patience
 
     async def insert(self, passages: Sequence[Passage], *, allow_secrets: bool = False) -> Kept:
         """Keep all of `passages` or none.
@@ -78,7 +87,7 @@ class Archive:
         note = self._why
         if self.embedder is not None:
             try:
-                vector = await self.embedder.query(query)
+                vector = await self._in_time(self.embedder.query(query))
                 note = await self._catch_up(len(vector))
                 near = (self.key, self.embedder.name, vector, wanted, depth)
                 rankings.append(await asyncio.to_thread(self.store.by_meaning, *near))
@@ -116,16 +125,25 @@ class Archive:
         waiting = await asyncio.to_thread(self.store.without_vector, self.key, name, length, _AT_ONCE + 1)
         try:
             if waiting:
-                await self._embed(embedder, waiting[:_AT_ONCE])
+                await self._in_time(self._embed(embedder, waiting[:_AT_ONCE]))
         except ModelError as error:
             return error.message
         more = len(waiting) > _AT_ONCE
         return "some passages are found by words alone until `letta archive reindex`" if more else ""
 
+    async def _in_time(self, vectors: Awaitable[_Result]) -> _Result:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await vectors
+        except TimeoutError as error:
+            raise ModelError(f"there were no vectors after {self._patience:g} seconds", "network") from error
+
     async def _embed(self, embedder: Embedder, passages: Sequence[Passage]) -> None:
-        vectors = await embedder.passages([passage.text for passage in passages])
-        named = {passage.id: vector for passage, vector in zip(passages, vectors, strict=True)}
-        await asyncio.to_thread(self.store.add_vectors, self.key, embedder.name, named)
+        for start in range(0, len(passages), _REQUEST):  # what a slow model has made is kept
+            some = passages[start : start + _REQUEST]
+            vectors = await embedder.passages([passage.text for passage in some])
+            named = {passage.id: vector for passage, vector in zip(some, vectors, strict=True)}
+            await asyncio.to_thread(self.store.add_vectors, self.key, embedder.name, named)
 
 
 def fused(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,7 @@ from letta_code.archive.passages import Passage, Wanted, new_passage
 from letta_code.archive.store import SqliteArchive
 from letta_code.core.ids import DEFAULT_ORG, AgentKey
 from letta_code.errors import ModelError, UsageError
-from letta_code.models.embeddings import open_embedder
+from letta_code.models.embeddings import open_embedder, packed
 from letta_code.settings.loading import ArchiveSettings, ProviderSettings, Settings
 from tests.model_server import Embeddings, ModelServer
 
@@ -106,6 +107,37 @@ async def test_a_server_that_is_gone_loses_nothing(tmp_path: Path, embeddings: E
     assert (await found(mine, "automobile"))[0] == ["the automobile"]
     with pytest.raises(ModelError):
         await mine.embed_all(lambda done, total: None)
+
+
+class Slow:
+    """An embedding model that makes vectors for so many requests, and then thinks for ever."""
+
+    name = "slow"
+
+    def __init__(self, requests: int) -> None:
+        self.requests = requests
+
+    async def passages(self, texts: Sequence[str]) -> list[bytes]:
+        if self.requests == 0:
+            await asyncio.Event().wait()
+        self.requests -= 1
+        return [packed([1.0, float(len(text))]) for text in texts]
+
+    async def query(self, text: str) -> bytes:
+        return (await self.passages([text]))[0]
+
+
+async def test_nobody_waits_long_for_a_slow_model_and_what_it_made_is_kept(tmp_path: Path) -> None:
+    slow = Slow(1)
+    mine = Archive(SqliteArchive(tmp_path / "archive.db"), KEY, slow, patience=0.05)
+    kept = await mine.insert(passages(*(f"vehicle number {n}" for n in range(20))))
+    assert (len(kept.stored), kept.note) == (20, "there were no vectors after 0.05 seconds")
+    assert len(mine.store.without_vector(KEY, "slow")) == 12
+    texts, note = await found(mine, "number 7")
+    assert (texts, note) == (["vehicle number 7"], f"found by words alone: {kept.note}")
+    slow.requests = 2
+    assert (await found(mine, "unknown", 99))[1] == kept.note
+    assert len(mine.store.without_vector(KEY, "slow")) == 4
 
 
 async def test_vectors_of_another_model_are_never_compared_and_are_made_anew(
