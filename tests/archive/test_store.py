@@ -73,6 +73,11 @@ def test_passages_are_narrowed_by_tags_and_time(store: SqliteArchive) -> None:
         (Wanted(start="2026-01-02T12:00:00Z"), ["three", "two"]),
         (Wanted(end="2026-01-02T12:00:00Z"), ["one"]),
         (Wanted(("b",), start="2026-01-02T00:00:00Z", end="2026-01-03T00:00:00Z"), ["two"]),
+        (narrowed([], False, "0001-01-01", "9999-12-31"), ["three", "two", "one"]),
+        (
+            narrowed([], False, "0001-01-01T00:00:00+14:00", "9999-12-31T23:00:00-12:00"),
+            ["three", "two", "one"],
+        ),
         (narrowed([" A"], False, "2026-01-01T00:00:00Z", "2026-01-03T00:00:00+00:00"), ["two", "one"]),
     ]
     for wanted, expected in cases:
