@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from letta_code.cli.compaction import compaction_command
+from letta_code.cli.memory.common import refuse_agents
 from letta_code.cli.place import Place, complete_agents
 from letta_code.cli.show import as_json, label, local_time, table
 from letta_code.core.ids import DEFAULT_ORG, checked_id
@@ -144,6 +145,7 @@ def delete(
     from letta_code.archive.store import SqliteArchive
 
     place: Place = ctx.obj
+    refuse_agents(place, "ask the person to do it")
     state = place.agents().find(agent)
     passages = SqliteArchive(place.paths.archive()).counts(state.key).passages
     archive = f", its archive ({passages} passages)" if passages else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from letta_code.cli.memory.common import Agent, AllowSecret, Json, in_agents_shell, whose
+from letta_code.cli.memory.common import Agent, AllowSecret, Json, refuse_agents, whose
 from letta_code.cli.place import Place
 from letta_code.cli.show import as_json, label, local_time, table, visible
 from letta_code.core.text import one_line
@@ -80,7 +80,7 @@ def list_command(
     all_tags: AllTags = False,
     since: Since = "",
     until: Until = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many.")] = 50,
     agent: Agent = None,
     json: Json = False,
 ) -> None:
@@ -153,7 +153,7 @@ def insert(
     """Keep a passage. The same text again only adds the tags."""
     from letta_code.archive.passages import new_passage
 
-    _refuse_agents(ctx.obj, "archival_memory_insert does it")
+    refuse_agents(ctx.obj, "archival_memory_insert does it")
     if text is None:
         if sys.stdin.isatty():
             raise UsageError("what is to be kept?", "letta archive insert TEXT, or pipe it in")
@@ -170,6 +170,7 @@ def delete(
     agent: Agent = None,
 ) -> None:
     """Delete passages."""
+    refuse_agents(ctx.obj, "ask the person to do it")
     archive = _opened(ctx, agent)
     passages = [archive.store.get(archive.key, given) for given in ids]
     if not yes:
@@ -219,7 +220,7 @@ def import_command(
     nothing."""
     from letta_code.archive.transfer import read_lines
 
-    _refuse_agents(ctx.obj, "ask the person to do it")
+    refuse_agents(ctx.obj, "ask the person to do it")
     try:
         data = sys.stdin.buffer.read() if str(source) == "-" else source.read_bytes()
         passages = read_lines(data.decode("utf-8-sig").split("\n"))
@@ -250,11 +251,6 @@ def _opened(ctx: typer.Context, agent: str | None) -> Archive:
 
 def _complain(line: str) -> None:
     sys.stderr.write(f"letta: {label(line)}\n")
-
-
-def _refuse_agents(place: Place, instead: str) -> None:
-    if in_agents_shell(place):
-        raise UsageError("this is for a person, not for an agent's shell", instead)
 
 
 def _wanted(tags: list[str] | None, every: bool, since: str, until: str) -> Wanted:

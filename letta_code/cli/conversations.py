@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from letta_code.cli.compaction import compact_command
-from letta_code.cli.memory.common import whose
+from letta_code.cli.memory.common import refuse_agents, whose
 from letta_code.cli.place import Place, complete_agents, complete_conversations
 from letta_code.cli.recall import own, search_command
 from letta_code.cli.show import as_json, label, local_time, table, visible
@@ -219,7 +219,8 @@ def delete(
 ) -> None:
     """Delete a conversation. Memory keeps what was learned in it."""
     place: Place = ctx.obj
-    found = place.conversations().find(conversation, own(place))
+    refuse_agents(place, "ask the person to do it")
+    found = place.conversations().find(conversation)
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"this deletes {found.id} ({found.title})", "add --yes to do it")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from letta_code.cli.memory.common import in_agents_shell, whose
+from letta_code.cli.memory.common import in_agents_shell, refuse_agents, whose
 from letta_code.cli.pager import NoPager, Page
 from letta_code.cli.place import Place, complete_agents, complete_conversations
 from letta_code.cli.show import as_json, label, local_time
@@ -190,8 +190,7 @@ def status(
 def rebuild(ctx: typer.Context) -> None:
     """Make the index anew from the transcripts."""
     place: Place = ctx.obj
-    if in_agents_shell(place):
-        raise UsageError("an agent does not rebuild the index", "it is brought up to date at each search")
+    refuse_agents(place, "it is brought up to date at each search")
     with _recall(place) as recall:
         count = recall.rebuild()
     sys.stderr.write(f"{count:,} messages are indexed\n")

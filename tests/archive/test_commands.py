@@ -126,7 +126,7 @@ def test_an_agents_shell_has_its_own_passages_to_read(here: Here) -> None:
     ann = {"LETTA_AGENT_ID": here("agents", "show", "ann", "--json").json["id"]}
     assert [item["id"] for item in here("archive", "list", "--json", env=ann).json] == [name]
     here("agents", "create", "--name", "bob")
-    for words in (("list", "-a", "bob"), ("insert", "x"), ("import", "x.jsonl")):
+    for words in (("list", "-a", "bob"), ("insert", "x"), ("import", "x.jsonl"), ("delete", "-y", name)):
         assert here("archive", *words, env=ann).code == 2, words
 
 

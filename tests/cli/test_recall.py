@@ -54,4 +54,12 @@ def test_messages_are_searched_and_read_on_the_command_line(here: Here) -> None:
     assert here(*search, "heron", "--agent", "one", env=shell).code == 2
     for words in (("show", hit["pointer"]), ("show", stored.id), ("fork", stored.id)):
         assert here("conversations", *words, env=shell).code == 1
-    assert here("index", "rebuild", env=shell).code == 2
+    for command in (
+        ("index", "rebuild"),
+        ("conversations", "delete", "-y", stored.id),
+        ("agents", "delete", "-y", "--purge", "one"),
+        ("agents", "delete", "-y", ids[1]),
+    ):
+        assert here(*command, env=shell).code == 2
+    assert len(here("agents", "list", "--json").json) == 2
+    assert here(*search, "sleeps", "--json").json["total"] == 1

@@ -73,6 +73,12 @@ def in_agents_shell(place: Place) -> bool:
     return bool(place.environment.get("LETTA_AGENT_ID"))
 
 
+def refuse_agents(place: Place, instead: str) -> None:
+    """Raises `UsageError` in an agent's shell; `instead` says what to do there."""
+    if in_agents_shell(place):
+        raise UsageError("this is for a person, not for an agent's shell", instead)
+
+
 def provenance(place: Place, state: AgentState) -> Provenance:
     """Where a commit of this command line comes from. What an agent commits in its shell is not the
     person's statement."""
