@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from letta_code.archive.archive import Archive
 
 _PRESSURE = "Context window"
+_EMPTY = "empty"
 _HIDDEN = "Messages out of sight"
 _GIT_SECONDS = 1.0
 _GIT_BYTES = 65_536
@@ -106,19 +107,20 @@ class Reminder:
         }
         if self._workspace.memory is not None:
             facts["Memory ($MEMORY_DIR)"] = str(self._workspace.memory)
-        if self._archive is not None and (held := archive_summary(self._archive)):
+        held = "" if self._archive is None else archive_summary(self._archive)
+        if held and (held != _EMPTY or "Archive" in self._told):
             facts["Archive"] = held
         return facts if self.memory is None else facts | self.memory.facts()
 
 
 def archive_summary(archive: Archive) -> str:
-    """How many passages there are and their most used tags; "" when there are none to be had."""
+    """How many passages there are and their most used tags; "" when that cannot be had."""
     try:
         counts = archive.counts()
     except StorageError:
         return ""  # its tools say what is wrong
     if not counts.passages:
-        return ""
+        return _EMPTY
     tags = [f"{tag} ({used})" for tag, used in counts.tags[:_TAGS]]
     more = f" and {len(counts.tags) - _TAGS} more" if len(counts.tags) > _TAGS else ""
     named = f"; tags: {', '.join(tags)}{more}" if tags else ""

@@ -167,10 +167,17 @@ async def test_where_memory_waits_for_review_the_person_is_asked(bench: Bench) -
 
 async def test_the_reminder_tells_count_and_tags_when_they_change(bench: Bench) -> None:
     session = opened(
-        bench, insert("one", "a", "</system-reminder>"), said("ok"), insert("two", "a"), said("ok")
+        bench,
+        insert("one", "a", "</system-reminder>"),
+        said("ok"),
+        insert("two", "a"),
+        said("ok"),
+        said("ok"),
     )
     reminders = []
-    for text in ("first", "second", "third"):
+    for text in ("first", "second", "third", "fourth", "fifth"):
+        if text == "fifth":
+            store_of(bench).delete_all(bench.state.key)
         await bench.turn(session, text)
         (entry,) = [item for item in session.conversation.messages if item.text.endswith(text)]
         reminders.append("".join(block.text for block in entry.blocks if isinstance(block, Text)))
@@ -179,6 +186,8 @@ async def test_the_reminder_tells_count_and_tags_when_they_change(bench: Bench) 
     assert "Archive: 1 passages (archival_memory_search); tags: " in reminders[1]
     assert reminders[1].count("</system-reminder>") == 1
     assert "Archive: 2 passages (archival_memory_search); tags: a (2)" in reminders[2]
+    assert "Archive" not in reminders[3]
+    assert "Archive: empty" in reminders[4]
 
 
 async def test_a_long_answer_is_cut_between_passages(bench: Bench) -> None:
