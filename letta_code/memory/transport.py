@@ -256,6 +256,8 @@ class Transport:
             raise MemoryRemoteError(
                 "git is not installed, and a sync needs it", "install git; memory itself works without it"
             )
+        # A Ctrl-C that comes while git starts waits until there is somebody to end git.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process = subprocess.Popen(
                 [program, *self._options, *words],
@@ -267,11 +269,13 @@ class Transport:
                 start_new_session=True,
             )
         except OSError as error:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             raise MemoryRemoteError(
                 f"git cannot be started: {error.strerror}", "see `letta doctor`"
             ) from error
         with process:
             try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 left = max(self._until - time.monotonic(), 0.0)
                 output, errors = process.communicate(timeout=left)
             except subprocess.TimeoutExpired as error:
