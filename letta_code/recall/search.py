@@ -252,6 +252,7 @@ class _Reader:
         self._database = database
         self._paths = paths
         self._owners: dict[int, tuple[AgentKey, str]] = {}
+        self._pieces: dict[tuple[int, int], tuple[Entry, ...]] = {}
 
     def owner(self, number: int) -> tuple[AgentKey, str]:
         """The agent and the id of a conversation."""
@@ -265,11 +266,14 @@ class _Reader:
     def entry(self, row: Row) -> Entry | None:
         """The message of a row (id, key, start, length, part); None when it is not there any more."""
         id, key, start, length, part = row
-        try:
-            with self._open(id // SPAN) as file:
-                entries = entries_at(file, start, length)
-        except OSError:
-            return None
+        place = id // SPAN, start
+        if place not in self._pieces:  # hits have neighbours in common
+            try:
+                with self._open(id // SPAN) as file:
+                    self._pieces[place] = entries_at(file, start, length)
+            except OSError:
+                return None
+        entries = self._pieces[place]
         return entries[part] if part < len(entries) and key_of(entries[part].id) == key else None
 
     def neighbours(self, id: int, count: int, *, before: bool) -> tuple[Entry, ...]:
